@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Annotated
 
@@ -24,6 +24,11 @@ def iso(ms: int) -> str:
     """Write an instant in UTC, to the millisecond."""
     second, millisecond = divmod(ms, 1000)
     return f"{iso_second(second)}.{millisecond:03d}Z"
+
+
+def iso_local(ms: int, zone: tzinfo) -> str:
+    """Write an instant on the wall clock of a zone, to the second, with its offset."""
+    return moment(ms // 1000).astimezone(zone).isoformat(timespec="seconds")
 
 
 # Many instants are written within one second; the calendar is asked once for it.

@@ -4,129 +4,79 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Any
 
+import anyio
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 from msgspec.structs import replace
 from starlette.requests import Request as WebRequest
 from starlette.routing import BaseRoute
 
 from gateway.api.admission import Keys, incoming_of
-from gateway.api.requests import find_owner, read_positive, receive_small_body
-from gateway.api.route import Access, ApiRoute, Parameter, bind_all
-from gateway.dialects.raw_json import read_as
-from gateway.errors import HoldgateError, InvalidInput
-from gateway.jobs.model import Job
-from gateway.jobs.reader import JobChange, JobId, JobName, JobRequest, read_patch
-from gateway.jobs.service import JobService
-from gateway.jobs.view import (
-    JobCounts,
-    JobView,
-    RunView,
-    SchedulerStatus,
-    count_jobs,
-    show_job,
-    show_run,
+from gateway.api.job_answers import (
+    AnyJobChange,
+    AnyJobChangeWithin,
+    BulkFailure,
+    BulkRequest,
+    BulkResult,
+    Data,
+    JobAdded,
+    JobAnswer,
+    JobCalendar,
+    JobError,
+    JobErrorDetail,
+    JobList,
+    JobQueued,
+    JobRemoved,
+    JobsStatus,
+    RunAnswer,
+    RunList,
+    WithinJob,
 )
+from gateway.api.job_queries import (
+    JOB_FILTERS,
+    OF_OWNER,
+    RUN_FILTERS,
+    SPANS,
+    WHICH,
+    WHICH_RUN,
+    read_id,
+    read_job_query,
+    read_run_query,
+    read_spans,
+)
+from gateway.api.requests import find_owner, read_members, receive_small_body
+from gateway.api.route import Access, ApiRoute, bind_all
+from gateway.dialects.raw_json import read_as
+from gateway.errors import BadRequest, HoldgateError, InvalidInput
+from gateway.jobs.model import Job
+from gateway.jobs.reader import JobChange, JobName, JobRequest, PreviewRequest, read_patch
+from gateway.jobs.service import JobChanged, JobConflict, JobService
+from gateway.jobs.view import JobView, SchedulePreview, count_jobs, show_run
+from gateway.timestamps import iso
 from gateway.wire.http_server.request_body import BodyLimits
 
-T = TypeVar("T")
 JobMembers = dict[str, Any]
 
 PATHS = ("/api/cron", "/wunder/cron")
 ADMIN_PATHS = ("/api/admin/cron", "/wunder/admin/cron")
-RUNS, MOST_RUNS = 20, 1000
 
 _members = msgspec.json.Decoder(JobMembers)
 
 
-class Data(msgspec.Struct, Generic[T], frozen=True, forbid_unknown_fields=True):
-    """What all answers of this area stand in."""
+class JobNotQueued(JobConflict):
+    """A job is not run now, for a reason that the message says."""
 
-    data: T
-
-
-class JobAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A job."""
-
-    job: JobView
+    code = "not_queued"
 
 
-class JobAdded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The job that was made, or the one that had its `dedupe_key` and was changed."""
+class JobChangedMeanwhile(JobConflict):
+    """The job was changed since the client read it; the answer shows what it is now."""
 
-    job: JobView
-    deduped: bool
-
-
-class JobRemoved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The job is gone."""
-
-    removed: Literal[True]
-
-
-class JobQueued(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether a job runs now, and if not, why."""
-
-    queued: bool
-    job: JobView
-    reason: Annotated[str, Meta(description="Why it is not.")] | UnsetType = UNSET
-
-
-class JobList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Jobs, the oldest first."""
-
-    jobs: list[JobView]
-
-
-class RunList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The runs of a job, the newest first."""
-
-    job_id: str
-    runs: list[RunView]
-
-
-class JobsStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the scheduler is, and how many jobs the owner has."""
-
-    scheduler: SchedulerStatus
-    jobs: JobCounts
-
-
-class JobErrorDetail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What went wrong, as a code and as a sentence."""
-
-    code: str
-    message: str
-
-
-class JobError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An error, in the form of this area."""
-
-    ok: Literal[False]
-    error: JobErrorDetail
-
-
-Action = Literal["update", "enable", "disable", "remove"]
-
-
-class WithinJob(msgspec.Struct, Generic[T], forbid_unknown_fields=True):
-    """The same, written within `job`."""
-
-    job: T
-
-
-class AnyJobChange(JobChange, kw_only=True):
-    """What an admin does with a job."""
-
-    action: Action | None = None
-
-
-class AnyJobChangeWithin(WithinJob[JobChange]):
-    """The same, written within `job`."""
-
-    action: Action | None = None
+    def __init__(self, message: str, job: JobView) -> None:
+        super().__init__(message)
+        self.job = job
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,36 +92,52 @@ class JobsArea:
         return bind_all(ROUTES, self)
 
     async def list_jobs(self, request: WebRequest) -> JobList:
-        """List your jobs, the oldest first: all, or those of a session or an agent."""
+        """List your jobs: all, the oldest first, or some of them, page by page."""
         return await self._list(request, find_owner(self.keys, request))
 
     async def get(self, request: WebRequest) -> JobAnswer:
         """Show a job."""
         owner = find_owner(self.keys, request)
-        return JobAnswer(show_job(await self.jobs.get(owner, _read_job_id(request))))
+        job_id = read_id(request, "job_id", "jobs that list shows")
+        return await self._show(await self.jobs.get(owner, job_id))
 
     async def list_runs(self, request: WebRequest) -> RunList:
-        """Show the runs of a job, the newest first."""
-        owner, job_id = find_owner(self.keys, request), _read_job_id(request)
-        limit = min(read_positive(request, "limit", RUNS), MOST_RUNS)
-        runs = await self.jobs.runs(owner, job_id, limit)
-        return RunList(job_id, [show_run(run) for run in runs])
+        """Show runs, the newest first: of a job, or of all your jobs."""
+        return await self._list_runs(request, find_owner(self.keys, request))
+
+    async def get_run(self, request: WebRequest) -> RunAnswer:
+        """Show a run with its result."""
+        return await self._get_run(request, find_owner(self.keys, request))
 
     async def show_status(self, request: WebRequest) -> JobsStatus:
         """Show how the scheduler is, and how many jobs you have."""
         scheduler, jobs = await self.jobs.status(find_owner(self.keys, request))
         return JobsStatus(scheduler, count_jobs(jobs))
 
+    async def show_calendar(self, request: WebRequest) -> JobCalendar:
+        """Count the runs that are planned for your jobs in each span of time."""
+        owner = find_owner(self.keys, request)
+        spans = read_spans(request, self.jobs.now_ms())
+        counts = await self.jobs.count_planned_runs(owner, spans)
+        return JobCalendar(
+            since=iso(spans.from_ms), bucket_ms=spans.length_ms, counts=counts, total=sum(counts)
+        )
+
+    async def preview(self, request: WebRequest) -> SchedulePreview:
+        """Show what a schedule means, before a job has it."""
+        find_owner(self.keys, request)
+        return self.jobs.preview(await self._read_body(request))
+
     async def add(self, request: WebRequest) -> JobAdded:
         """Make a job."""
         owner = find_owner(self.keys, request)
         job, deduped = await self.jobs.add(owner, await self._read_body(request))
-        return JobAdded(show_job(job), deduped)
+        return JobAdded(await self.jobs.show(job), deduped)
 
     async def update(self, request: WebRequest) -> JobAnswer:
         """Change the members of a job that are sent."""
         owner = find_owner(self.keys, request)
-        return JobAnswer(show_job(await self.jobs.update(owner, await self._read_body(request))))
+        return await self._update(owner, await self._read_body(request))
 
     async def remove(self, request: WebRequest) -> JobRemoved:
         """Delete a job and its runs."""
@@ -180,21 +146,58 @@ class JobsArea:
 
     async def enable(self, request: WebRequest) -> JobAnswer:
         """Enable a job."""
-        return JobAnswer(show_job(await self.jobs.enable(*await self._read_owner_and_id(request))))
+        return await self._show(await self.jobs.enable(*await self._read_owner_and_id(request)))
 
     async def disable(self, request: WebRequest) -> JobAnswer:
         """Disable a job; it stays in the list."""
-        return JobAnswer(show_job(await self.jobs.disable(*await self._read_owner_and_id(request))))
+        return await self._show(await self.jobs.disable(*await self._read_owner_and_id(request)))
 
     async def run(self, request: WebRequest) -> JobQueued:
         """Run a job now; the answer does not wait for it."""
-        queued = await self.jobs.run(*await self._read_owner_and_id(request))
-        return JobQueued(not queued.reason, show_job(queued.job), queued.reason or UNSET)
+        return await self._run(*await self._read_owner_and_id(request))
+
+    async def change_several(self, request: WebRequest) -> BulkResult:
+        """Enable, disable, remove or run several jobs; one that fails does not stop the others."""
+        owner = find_owner(self.keys, request)
+        body = await receive_small_body(request, self.limits)
+        asked = read_members(body, self.limits.depth, BulkRequest, "The request")
+        failures: dict[str, BulkFailure] = {}
+
+        async def change(job_id: str) -> None:
+            try:
+                await self._change_one(asked.action, owner, job_id)
+            except InvalidInput as invalid:
+                failures[job_id] = BulkFailure(job_id, BadRequest.code, str(invalid))
+            except HoldgateError as error:
+                failures[job_id] = BulkFailure(job_id, error.code, error.message)
+
+        job_ids = list(dict.fromkeys(asked.job_ids))
+        # At once, so that the store writes many of them in one transaction.
+        async with anyio.create_task_group() as tasks:
+            for job_id in job_ids:
+                tasks.start_soon(change, job_id)
+        done = [job_id for job_id in job_ids if job_id not in failures]
+        return BulkResult(done, [failures[one] for one in job_ids if one in failures])
+
+    # For admins.
 
     async def list_all(self, request: WebRequest) -> JobList:
         """List the jobs of all owners, or of one."""
+        return await self._list(request, self._find_named_owner(request))
+
+    async def list_all_runs(self, request: WebRequest) -> RunList:
+        """Show runs of the jobs of all owners, the newest first."""
+        return await self._list_runs(request, self._find_named_owner(request))
+
+    async def get_any_run(self, request: WebRequest) -> RunAnswer:
+        """Show a run of any owner's job."""
         self._check_admin(request)
-        return await self._list(request, request.query_params.get("user_id") or None)
+        return await self._get_run(request, None)
+
+    async def run_any(self, request: WebRequest) -> JobQueued:
+        """Run the job of any owner now."""
+        self._check_admin(request)
+        return await self._run(None, read_patch(await self._read_body(request)).job_id)
 
     async def update_any(self, request: WebRequest) -> JobAnswer | JobRemoved:
         """Change, enable, disable or remove the job of any owner."""
@@ -202,7 +205,7 @@ class JobsArea:
         given = await self._read_body(request)
         action = given.pop("action", None)
         if action in (None, "update"):
-            return JobAnswer(show_job(await self.jobs.update(None, given)))
+            return await self._update(None, given)
         job_id = read_patch(given).job_id
         if action == "remove":
             await self.jobs.remove(None, job_id)
@@ -213,12 +216,59 @@ class JobsArea:
         }
         if not isinstance(action, str) or action not in changes:
             raise InvalidInput("action must be one of update, enable, disable, remove.")
-        return JobAnswer(show_job(await changes[action](None, job_id)))
+        return await self._show(await changes[action](None, job_id))
+
+    # What both do.
+
+    async def _show(self, job: Job) -> JobAnswer:
+        return JobAnswer(await self.jobs.show(job))
 
     async def _list(self, request: WebRequest, owner: str | None) -> JobList:
         session, agent = (request.query_params.get(n) or None for n in ("session_id", "agent_id"))
-        jobs = await self.jobs.listing(owner, session, agent)
-        return JobList([show_job(job) for job in jobs])
+        page = await self.jobs.find_page(owner, session, agent, read_job_query(request))
+        return JobList(await self.jobs.show_jobs(page.jobs), page.next, page.totals)
+
+    async def _list_runs(self, request: WebRequest, owner: str | None) -> RunList:
+        query = read_run_query(request, owner)
+        found = await self.jobs.list_runs(query)
+        page, with_result = found[: query.limit - 1], request.query_params.get("results") != "0"
+        return RunList(
+            query.job_id,
+            [show_run(run, with_result) for _, run in page],
+            str(page[-1][0]) if len(found) > len(page) else None,
+        )
+
+    async def _get_run(self, request: WebRequest, owner: str | None) -> RunAnswer:
+        run_id = read_id(request, "run_id", "runs that runs shows")
+        return RunAnswer(show_run(await self.jobs.get_run(owner, run_id)))
+
+    async def _update(self, owner: str | None, given: JobMembers) -> JobAnswer:
+        try:
+            return await self._show(await self.jobs.update(owner, given))
+        except JobChanged as changed:
+            shown = await self.jobs.show(changed.job)
+            raise JobChangedMeanwhile(changed.message, shown) from None
+
+    async def _run(self, owner: str | None, job_id: str) -> JobQueued:
+        queued = await self.jobs.run(owner, job_id)
+        shown = await self.jobs.show(queued.job)
+        return JobQueued(not queued.reason, shown, queued.reason or UNSET)
+
+    async def _change_one(self, action: str, owner: str, job_id: str) -> None:
+        if action != "run":
+            changes: Mapping[str, Callable[[str, str], Awaitable[Job]]] = {
+                "enable": self.jobs.enable,
+                "disable": self.jobs.disable,
+                "remove": self.jobs.remove,
+            }
+            await changes[action](owner, job_id)
+        elif reason := (await self.jobs.run(owner, job_id)).reason:
+            raise JobNotQueued(f"It was not started: {reason}.")
+
+    def _find_named_owner(self, request: WebRequest) -> str | None:
+        """Return the owner whom an admin names; None: all."""
+        self._check_admin(request)
+        return request.query_params.get("user_id") or None
 
     def _check_admin(self, request: WebRequest) -> None:
         self.keys.admin(incoming_of(request.scope))
@@ -235,19 +285,17 @@ class JobsArea:
 
 def write_job_error(error: HoldgateError) -> bytes:
     """Write an error in the form of this area."""
-    details = JobErrorDetail(error.code, error.message)
+    job = error.job if isinstance(error, JobChangedMeanwhile) else UNSET
+    details = JobErrorDetail(error.code, error.message, job)
     return msgspec.json.encode(JobError(ok=False, error=details))
 
 
-def _read_job_id(request: WebRequest) -> str:
-    job_id = request.query_params.get("job_id", "").strip()
-    if not job_id:
-        raise InvalidInput("job_id is missing; name one of the jobs that list shows.")
-    return job_id
-
-
 NO_JOB = {404: "There is no such job, or it belongs to another owner."}
-NO_JOB_OR_TAKEN = {**NO_JOB, 409: "Another job has this dedupe_key."}
+NO_RUN = {404: "There is no such run, or it belongs to another owner."}
+NO_JOB_OR_TAKEN = {
+    **NO_JOB,
+    409: "Another job has this dedupe_key, or the job was changed after `if_updated_at`.",
+}
 NOT_ADDED = {
     409: "The job_id or the dedupe_key is taken.",
     429: "The owner has the largest number of jobs allowed.",
@@ -256,27 +304,31 @@ NEW = (JobRequest, WithinJob[JobRequest])
 NAMED = (JobName, WithinJob[JobName])
 CHANGE = (JobChange, WithinJob[JobChange])
 ANY_CHANGE = (AnyJobChange, AnyJobChangeWithin)
-WHICH = Parameter("job_id", JobId, "The job.", required=True)
-OF_SESSION = Parameter("session_id", str, "Only those of this session.")
-OF_AGENT = Parameter("agent_id", str, "Only those of this agent.")
-OF_OWNER = Parameter("user_id", str, "Only those of this owner.")
-LIMIT = Parameter("limit", Annotated[int, Meta(ge=1)], "How many; 20 by default, 1000 at most.")
 
 # Paths and names are those below one of the paths that all this is found under.
 OWN = (
-    ApiRoute("get", "list", "List", JobsArea.list_jobs, (OF_SESSION, OF_AGENT)),
+    ApiRoute("get", "list", "List", JobsArea.list_jobs, JOB_FILTERS),
     ApiRoute("get", "get", "Get", JobsArea.get, (WHICH,), errors=NO_JOB),
-    ApiRoute("get", "runs", "Runs", JobsArea.list_runs, (WHICH, LIMIT), errors=NO_JOB),
+    ApiRoute("get", "runs", "Runs", JobsArea.list_runs, RUN_FILTERS, errors=NO_JOB),
+    ApiRoute("get", "run", "GetRun", JobsArea.get_run, (WHICH_RUN,), errors=NO_RUN),
     ApiRoute("get", "status", "Status", JobsArea.show_status),
+    ApiRoute("get", "calendar", "Calendar", JobsArea.show_calendar, SPANS),
+    ApiRoute("post", "preview", "Preview", JobsArea.preview, body=PreviewRequest),
     ApiRoute("post", "add", "Add", JobsArea.add, body=NEW, errors=NOT_ADDED),
     ApiRoute("post", "update", "Update", JobsArea.update, body=CHANGE, errors=NO_JOB_OR_TAKEN),
     ApiRoute("post", "enable", "Enable", JobsArea.enable, body=NAMED, errors=NO_JOB),
     ApiRoute("post", "disable", "Disable", JobsArea.disable, body=NAMED, errors=NO_JOB),
     ApiRoute("post", "remove", "Remove", JobsArea.remove, body=NAMED, errors=NO_JOB),
     ApiRoute("post", "run", "Run", JobsArea.run, body=NAMED, errors=NO_JOB),
+    ApiRoute("post", "bulk", "Bulk", JobsArea.change_several, body=BulkRequest),
 )
 FOR_ADMIN = (
-    ApiRoute("get", "list", "List", JobsArea.list_all, (OF_SESSION, OF_AGENT, OF_OWNER)),
+    ApiRoute("get", "list", "List", JobsArea.list_all, (*JOB_FILTERS, OF_OWNER)),
+    ApiRoute(
+        "get", "runs", "Runs", JobsArea.list_all_runs, (*RUN_FILTERS, OF_OWNER), errors=NO_JOB
+    ),
+    ApiRoute("get", "run", "GetRun", JobsArea.get_any_run, (WHICH_RUN,), errors=NO_RUN),
+    ApiRoute("post", "run", "Run", JobsArea.run_any, body=NAMED, errors=NO_JOB),
     ApiRoute(
         "post", "update", "Update", JobsArea.update_any, body=ANY_CHANGE, errors=NO_JOB_OR_TAKEN
     ),

@@ -32,7 +32,7 @@ from gateway.api import (
     sessions,
     usage,
 )
-from gateway.api.jobs import JobError
+from gateway.api.job_answers import JobError
 from gateway.api.operations import NotReady
 from gateway.api.requests import JSON
 from gateway.api.route import ApiRoute, Components, Json, Reply, bind_all

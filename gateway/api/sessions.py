@@ -23,7 +23,7 @@ from gateway.console.session_pages import SessionPlace, SessionQuery
 from gateway.errors import BadRequest, Forbidden, NotFound
 from gateway.jobs.model import Job
 from gateway.jobs.service import JobService
-from gateway.jobs.view import JobView, show_job
+from gateway.jobs.view import JobView
 from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.model import Reminder
 from gateway.reminders.records import EndedReminder
@@ -182,7 +182,7 @@ class SessionsArea:
             else None,
             reminders=[show_reminder(task) for task in stored.reminders],
             ended_reminders=[show_end(end) for end in self.reminders.recent(owner, name)],
-            jobs=[show_job(job) for job in stored.jobs],
+            jobs=await self.jobs.show_jobs(stored.jobs),
             deliveries=stored.deliveries,
             directives=tuple(in_force(state.routing)),
             stop_message=_show_stop_message(state.stop) if state.stop else None,

@@ -33,7 +33,7 @@ def make_job(
     draft: Draft, job_id: str, owner: str, session: str, agent: str, now_ms: int, rules: JobRules
 ) -> Job:
     """Make a job; raise `InvalidInput` if it would never be due."""
-    due_ms = _find_first_due(draft.schedule, now_ms, rules)
+    due_ms = find_first_due(draft.schedule, now_ms, rules)
     return Job(
         job_id=job_id,
         user_id=owner,
@@ -96,7 +96,7 @@ def enable_job(job: Job, now_ms: int, rules: JobRules) -> Job:
         # If the clock was set back, times that were run or missed do not come again.
         accounted_ms = at.at_ms if isinstance(at, At) else 0
         accounted_ms = accounted_ms if due_ms is None else due_ms - 1
-        due_ms = _find_first_due(at, max(now_ms, accounted_ms), rules)
+        due_ms = find_first_due(at, max(now_ms, accounted_ms), rules)
     return replace(
         job,
         enabled=True,
@@ -108,7 +108,8 @@ def enable_job(job: Job, now_ms: int, rules: JobRules) -> Job:
     )
 
 
-def _find_first_due(schedule: Schedule, after_ms: int, rules: JobRules) -> int:
+def find_first_due(schedule: Schedule, after_ms: int, rules: JobRules) -> int:
+    """Return the first time after an instant; raise `InvalidInput` if there is none."""
     due_ms = next_due(schedule, after_ms, rules.cron_lookahead_days)
     if due_ms is None and isinstance(schedule, At):
         raise InvalidInput(
@@ -122,7 +123,7 @@ def _find_first_due(schedule: Schedule, after_ms: int, rules: JobRules) -> int:
 def _reschedule_job(job: Job, schedule: Schedule, now_ms: int, rules: JobRules) -> Job:
     if schedule == job.schedule:
         return job
-    due_ms = _find_first_due(schedule, now_ms, rules)
+    due_ms = find_first_due(schedule, now_ms, rules)
     moved = replace(job, schedule=schedule, due_ms=due_ms, retry_ms=None, retries=0)
     if job.enabled:
         return replace(moved, next_run_ms=due_ms)

@@ -92,6 +92,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     missed: int = 0
     """How many run times a row `missed` stands for."""
+    exchange_id: str = ""
+    """The exchange in which a model was asked; empty if none was, or the run is not over."""
     owed: bool = False
     """Whether its result still has to be returned to the job's session."""
 
@@ -131,3 +133,5 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     session_id: str | None = None
     agent_id: str | None = None
+    if_updated_ms: int | None = None
+    """When the job must have been changed last, so that no other change is lost."""

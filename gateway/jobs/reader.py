@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -16,8 +17,10 @@ from msgspec import Meta
 
 from gateway.errors import InvalidInput
 from gateway.jobs.model import Draft, JobRules, Patch, SessionMode
+from gateway.jobs.schedule.model import Every, Schedule
 from gateway.jobs.schedule.reader import LONGEST_TEXT as LONGEST_SCHEDULE
 from gateway.jobs.schedule.reader import ScheduleRequest, read_schedule
+from gateway.timestamps import Timestamp
 
 Members = Mapping[str, object]
 D = TypeVar("D")
@@ -75,6 +78,29 @@ class JobChange(JobRequest, kw_only=True):
     disabled_reason: Any = None
     created_at: Any = None
     updated_at: Any = None
+    state: Any = None
+    words: Any = None
+    next_times: Any = None
+    last_runs: Any = None
+    retry_at: Any = None
+    waits_ms: Any = None
+    if_updated_at: Annotated[
+        Timestamp | None,
+        Meta(description="Change it only if `updated_at` is still this; else 409 with the job."),
+    ] = None
+
+
+class PreviewRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """When a job would be due: in words, or as a schedule."""
+
+    when: Annotated[
+        Annotated[str, Meta(max_length=LONGEST_SCHEDULE)] | None,
+        Meta(description="As `schedule_text`: words, a cron expression, or an interval."),
+    ] = None
+    schedule: ScheduleRequest | None = None
+    tz: Annotated[
+        str | None, Meta(description="The zone, if neither the words nor the schedule name one.")
+    ] = None
 
 
 class JobName(msgspec.Struct, forbid_unknown_fields=True):
@@ -85,7 +111,8 @@ class JobName(msgspec.Struct, forbid_unknown_fields=True):
 
 # The id comes first in lists of members; in a new job it can only be refused.
 SETTABLE = ("job_id", *JobRequest.__struct_fields__)
-OURS = frozenset(JobChange.__struct_fields__).difference(SETTABLE)
+CONDITION = "if_updated_at"
+OURS = frozenset(JobChange.__struct_fields__).difference((*SETTABLE, CONDITION))
 SESSION_MODES: Mapping[str, SessionMode] = {"main": "main", "isolated": "isolated"}
 
 _KINDS = {
@@ -96,6 +123,8 @@ _KINDS = {
     list: "a list",
     dict: "an object",
 }
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
 # Characters that no store of rows and no JSON text can contain.
 _broken = re.compile(r"[\x00\ud800-\udfff]")
 # A name is one line, so everything that a reader may take for a line end is replaced.
@@ -127,7 +156,7 @@ def read_draft(given: Members, now_ms: int, rules: JobRules) -> Draft:
 
 def read_patch(given: Members) -> Patch:
     """Read the changes of a job, or raise `InvalidInput`."""
-    members = _check_members(given)
+    members = _check_members(given, CONDITION)
     return Patch(
         job_id=_job_id(members),
         schedule=_object(members, "schedule"),
@@ -141,7 +170,24 @@ def read_patch(given: Members) -> Patch:
         model=_text(members, "model", None),
         session_id=_text(members, "session_id", None),
         agent_id=_text(members, "agent_id", None),
+        if_updated_ms=_instant_ms(members, CONDITION),
     )
+
+
+def read_preview(given: Members, now_ms: int, rules: JobRules) -> tuple[Schedule, str]:
+    """Read the schedule that `add` would read, and the zone to show it in."""
+    members = flat(given)
+    known = PreviewRequest.__struct_fields__
+    _refuse_others(members, known, "A preview", known)
+    asked = dict(_object(members, "schedule"))
+    tz = _text(members, "tz", "")
+    text = _text({"schedule_text": members.get("when")}, "schedule_text", "")
+    if tz and not asked.get("tz"):
+        asked["tz"] = tz
+    schedule = read_schedule(asked, text, now_ms, rules)
+    if isinstance(schedule, Every):
+        return schedule, tz or rules.timezone
+    return schedule, schedule.tz or tz or rules.timezone
 
 
 def read_job_id(given: Members) -> str:
@@ -161,9 +207,9 @@ def default_name(message: str) -> str:
     return _breaks.sub(" ", message[:DEFAULT_NAME])
 
 
-def _check_members(given: Members) -> Members:
+def _check_members(given: Members, *also: str) -> Members:
     members = flat(given)
-    _refuse_others(members, (*SETTABLE, *OURS), "A job", SETTABLE)
+    _refuse_others(members, (*SETTABLE, *OURS, *also), "A job", SETTABLE)
     return members
 
 
@@ -213,6 +259,19 @@ def _text(members: Members, name: str, default: D, most: int = LONGEST_TEXT) -> 
             f"{name} has {len(text)} characters; make it shorter, at most {most} characters."
         )
     return text
+
+
+def _instant_ms(members: Members, name: str) -> int | None:
+    text = _text(members, name, "")
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return (moment - _EPOCH) // _MS
+    except ValueError:
+        pass
+    raise InvalidInput(f"{name} must be a time as updated_at shows it, in RFC 3339 format.")
 
 
 def _truth(members: Members, name: str, default: D) -> bool | D:

@@ -25,6 +25,7 @@ from gateway.stores.rows import ConversationRows, Snapshot
 from gateway.stores.waiting import Unsubscribe, Watchers
 
 Note = Callable[..., None]
+JobListener = Callable[[str, str], None]
 
 LARGEST = 2 * 1024 * 1024
 ROOM = 32 * 1024 * 1024
@@ -43,12 +44,14 @@ class JobIndex:
     """Knows which relay sessions have jobs, and when the next run of each begins.
 
     Agents' jobs are not in it: their results are in the conversation and need not be delivered.
+    Subscribers hear of changes of all jobs.
     """
 
     def __init__(self) -> None:
         self._jobs: dict[SessionKey, dict[str, Job]] = {}
         self._session_keys: dict[str, SessionKey] = {}
         self._watchers = Watchers()
+        self._listeners: tuple[JobListener, ...] = ()
         self._changed: set[str] | None = set()
         """The jobs that changed before all were loaded; None since then."""
 
@@ -71,6 +74,32 @@ class JobIndex:
         for job in jobs:
             if job.job_id not in changed:
                 self.put(job)
+
+    def subscribe(self, listener: JobListener) -> Unsubscribe:
+        """Call a function with the owner and id of each job that changes, begins or ends a run.
+
+        It must not wait or raise. Return a function that ends this.
+        """
+        self._listeners = (*self._listeners, listener)
+
+        def unsubscribe() -> None:
+            self._listeners = tuple(one for one in self._listeners if one is not listener)
+
+        return unsubscribe
+
+    def note_change(self, job: Job) -> None:
+        """Add or replace a job that was changed or whose run began or ended."""
+        self.put(job)
+        self._announce(job)
+
+    def note_removal(self, job: Job) -> None:
+        """Remove a job that was deleted."""
+        self.drop(job.job_id)
+        self._announce(job)
+
+    def _announce(self, job: Job) -> None:
+        for listener in self._listeners:
+            listener(job.user_id, job.job_id)
 
     def put(self, job: Job) -> None:
         """Add or replace a job."""

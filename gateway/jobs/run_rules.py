@@ -257,6 +257,17 @@ def _back_off_ms(failures: int) -> int:
     return BACK_OFF_MS[min(failures, len(BACK_OFF_MS)) - 1] if failures else 0
 
 
+def find_wait_ms(job: Job) -> int | None:
+    """Return how long failures make a job wait for its next run; None if they do not."""
+    if not job.enabled or job.next_run_ms is None:
+        return None
+    if job.retry_ms is not None:
+        return RETRY_MS[job.retries - 1]
+    if job.consecutive_failures and job.due_ms is not None and job.next_run_ms > job.due_ms:
+        return _back_off_ms(job.consecutive_failures)
+    return None
+
+
 def write_failure_notice(before: Job, after: Job | None, run: Run) -> str | None:
     """Return the notice that this run's end disabled the job, with the reason; None if not."""
     if after is None or run.status == "ok" or after.enabled or not before.enabled:

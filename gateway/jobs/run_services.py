@@ -56,6 +56,8 @@ class RunOutcome:
     status: Status
     text: str = ""
     error: str | None = None
+    has_begun: bool = True
+    """False if something refused it before a model was asked."""
 
 
 class RunExecutor(Protocol):

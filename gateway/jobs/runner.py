@@ -263,9 +263,9 @@ class JobRunner:
                     await lease.release()
         except LimitExceeded as error:
             # No failure of the job: its next time stays, and it is not disabled for it.
-            return RunOutcome("skipped", error=error.message)
+            return RunOutcome("skipped", error=error.message, has_begun=False)
         except HoldgateError as error:
-            return RunOutcome("error", error=error.message)
+            return RunOutcome("error", error=error.message, has_begun=False)
 
     # The record.
 
@@ -273,7 +273,13 @@ class JobRunner:
         text, now_ms = outcome.text[:LONGEST_RESULT], self._services.clock.now_ms()
         over = finish_run(run, now_ms, outcome.status, text, outcome.error)
         is_isolated = bool(job.agent_id) and job.session_mode == "isolated"
-        return replace(over, owed=is_isolated and _has_result(over))
+        was_asked = outcome.has_begun and run.run_id not in self._waiting
+        # The exchange of a run has the id of the run.
+        return replace(
+            over,
+            owed=is_isolated and _has_result(over),
+            exchange_id=run.run_id if was_asked else "",
+        )
 
     async def _record_end(self, job: Job, run: Run) -> bool:
         """Store how a run ended, within a time limit; return whether that worked."""
@@ -294,7 +300,7 @@ class JobRunner:
         """Undo the claim of a run that sent nothing, so that the next start runs it."""
         kept = await self._services.rows.give_back(run.run_id, give_back_claim)
         if kept is not None:
-            self._services.job_index.put(kept)
+            self._services.job_index.note_change(kept)
         self._log("run_given_back", job, run, None)
 
     async def _keep_end(self, job: Job, run: Run) -> None:
@@ -325,9 +331,9 @@ class JobRunner:
             services.deliveries.look_again(job.user_id, job.session_id)
             kept = await services.rows.get(job.job_id)
         if kept is None:
-            services.job_index.drop(job.job_id)
+            services.job_index.note_removal(job)
         else:
-            services.job_index.put(kept)
+            services.job_index.note_change(kept)
         is_gone = kept is None and not found
         self._log("run_dropped" if is_gone else "run_ended", job, run, run.error)
         if not is_gone:

@@ -239,12 +239,12 @@ class Scheduler:
             if recompute_due(job, now_ms, services.rules) != job:
                 kept = await services.rows.change(job.job_id, None, change)
                 if kept is not None:
-                    services.job_index.put(kept)
+                    services.job_index.note_change(kept)
 
     def _start_runs(self, claimed: Claimed, tasks: TaskGroup, has_slot: bool) -> bool:
         """Start the claimed run; return whether there is one."""
         job, running = claimed.job, [run for run in claimed.runs if run.status == "running"]
-        self.services.job_index.put(job)
+        self.services.job_index.note_change(job)
         for run in running:
             tasks.start_soon(self.runner.run_job, job, run, has_slot)
         return bool(running)
@@ -331,7 +331,7 @@ class Scheduler:
                 services.deliveries.announce(item)
             job = await services.rows.get(run.job_id)
             if job is not None:
-                services.job_index.put(job)
+                services.job_index.note_change(job)
                 await self.runner.report_end(job, run, item)
             self.wake()
 

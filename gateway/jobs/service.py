@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Protocol
 
+from anyio import to_thread
+
 from gateway.clock.protocol import Clock
 from gateway.errors import HoldgateError, InvalidInput, ModelNotFound, NotFound, TooMany
-from gateway.jobs.lifecycle import enable_job, make_job, patch_job, renew_job
+from gateway.jobs.lifecycle import enable_job, find_first_due, make_job, patch_job, renew_job
+from gateway.jobs.listing import JobPage, JobQuery, find_jobs
 from gateway.jobs.model import Draft, Job, JobRules, Run
-from gateway.jobs.reader import Members, read_draft, read_patch
-from gateway.jobs.relay_sessions import JobIndex, Snapshots
+from gateway.jobs.planned_runs import RunSpans, count_planned_runs
+from gateway.jobs.reader import Members, read_draft, read_patch, read_preview
+from gateway.jobs.relay_sessions import JobIndex, JobListener, Snapshots
 from gateway.jobs.run_rules import disable_job
 from gateway.jobs.run_services import Note
-from gateway.jobs.view import SchedulerStatus
+from gateway.jobs.view import (
+    LAST_RUNS,
+    JobView,
+    SchedulePreview,
+    SchedulerStatus,
+    show_job,
+    show_preview,
+)
 from gateway.routing import Models
 from gateway.sessions.identity import refuse_session_id
 from gateway.stores.documents import Conflict
-from gateway.stores.rows import JobRows
+from gateway.stores.rows import JobRows, RunQuery
+from gateway.stores.waiting import Unsubscribe
 
 # Why a manual run is not started.
 RUNNING = "running"
@@ -28,12 +40,22 @@ STARTING = "starting"
 DRAINING = "shutting down"
 # When somebody at the limit of jobs may look again: only removing a job helps.
 JOB_LIMIT_SECONDS = 60
+# How many jobs are shown without giving others a turn.
+SHOWN_AT_ONCE = 100
 
 
 class JobConflict(HoldgateError):
     """Another job has the same id or `dedupe_key`."""
 
     status, code, kind = 409, "conflict", "invalid_request_error"
+
+
+class JobChanged(JobConflict):
+    """The job was changed since the caller read it."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__("The job was changed meanwhile; look at it and decide again.")
+        self.job = job
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +163,17 @@ class JobService:
         return job, deduped
 
     async def update(self, owner: str | None, given: Members) -> Job:
-        """Change a job as given; raise `InvalidInput`, `NotFound` or `JobConflict`."""
+        """Change a job as given; raise `InvalidInput`, `NotFound` or `JobConflict`.
+
+        Raise `JobChanged` if the request says when the job must have been changed last, and it was
+        changed since then.
+        """
         patch, now_ms = read_patch(given), self._clock.now_ms()
         self._check_model(owner, patch.model or "")
 
         def change(job: Job) -> Job:
+            if patch.if_updated_ms not in (None, job.updated_ms):
+                raise JobChanged(job)
             return patch_job(job, patch, now_ms, self.rules)
 
         try:
@@ -188,14 +216,66 @@ class JobService:
         """Return jobs, the oldest first."""
         return await self.rows.listing(owner, session, agent)
 
+    async def find_page(
+        self, owner: str | None, session: str | None, agent: str | None, query: JobQuery
+    ) -> JobPage:
+        """Return some of the jobs, with counts of all of them."""
+        return find_jobs(await self.rows.listing(owner, session, agent), query)
+
+    async def show_jobs(self, jobs: Sequence[Job]) -> list[JobView]:
+        """Return what is shown of jobs, with how their last runs ended."""
+        statuses = await self.rows.last_statuses([job.job_id for job in jobs], LAST_RUNS)
+
+        def show_all() -> list[JobView]:
+            return [show_job(job, statuses.get(job.job_id, ())) for job in jobs]
+
+        # The next times of thousands of cron expressions take seconds: others go on meanwhile.
+        return show_all() if len(jobs) <= SHOWN_AT_ONCE else await to_thread.run_sync(show_all)
+
+    async def show(self, job: Job) -> JobView:
+        """Return what is shown of a job."""
+        (shown,) = await self.show_jobs([job])
+        return shown
+
+    def preview(self, given: Members) -> SchedulePreview:
+        """Return what a schedule means; raise the `InvalidInput` that `add` would raise."""
+        now_ms = self._clock.now_ms()
+        schedule, tz = read_preview(given, now_ms, self.rules)
+        find_first_due(schedule, now_ms, self.rules)
+        return show_preview(schedule, tz, now_ms)
+
+    def now_ms(self) -> int:
+        """Return the time by which jobs run."""
+        return self._clock.now_ms()
+
+    async def count_planned_runs(self, owner: str | None, spans: RunSpans) -> list[int]:
+        """Count the runs that are planned for all jobs in each span of time."""
+        jobs = await self.rows.listing(owner)
+        return await to_thread.run_sync(count_planned_runs, jobs, spans)
+
+    def subscribe(self, listener: JobListener) -> Unsubscribe:
+        """Call a function with the owner and id of each job that changes or begins or ends a run.
+
+        It must not wait or raise. Return a function that ends this.
+        """
+        return self._job_index.subscribe(listener)
+
     async def run(self, owner: str | None, job_id: str) -> Queued:
         """Start a job now, due or not, enabled or not; do not wait for its end."""
         return await self.scheduler.start(await self.get(owner, job_id))
 
-    async def runs(self, owner: str | None, job_id: str, limit: int) -> list[Run]:
-        """Return the runs of a job, the newest first; raise `NotFound`."""
-        await self.get(owner, job_id)
-        return await self.rows.runs(job_id, limit)
+    async def list_runs(self, query: RunQuery) -> list[tuple[int, Run]]:
+        """Return runs with their numbers, the newest first; raise `NotFound` for a job."""
+        if query.job_id is not None:
+            await self.get(query.owner, query.job_id)
+        return await self.rows.list_runs(query)
+
+    async def get_run(self, owner: str | None, run_id: str) -> Run:
+        """Return a run, or raise `NotFound`."""
+        run = await self.rows.get_run(run_id, owner)
+        if run is None:
+            raise NotFound(f"No run has the id '{run_id[:100]}'.")
+        return run
 
     async def status(self, owner: str | None) -> tuple[SchedulerStatus, list[Job]]:
         """Return the status of the scheduler, and the jobs."""
@@ -258,12 +338,12 @@ class JobService:
         return job
 
     def _note_change(self, event: str, job: Job) -> None:
-        self._job_index.put(job)
+        self._job_index.note_change(job)
         self._log(event, job)
         self.scheduler.wake()
 
     def _note_removal(self, job: Job) -> None:
-        self._job_index.drop(job.job_id)
+        self._job_index.note_removal(job)
         self._log("job_removed", job)
         self.scheduler.wake()
 

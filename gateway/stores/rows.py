@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from gateway.jobs.model import Job, Run
+from gateway.jobs.model import Job, Run, Status
 from gateway.stores.documents import SessionKey
 from gateway.usage.model import UsageBatch, UsageQuery, UsageTable
 
@@ -117,6 +117,16 @@ def no_notice(before: Job, after: Job | None, run: Run) -> None:
     """Return None: there is no notice."""
 
 
+class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs are asked for, the newest first; None: any."""
+
+    owner: str | None = None
+    job_id: str | None = None
+    before: int | None = None
+    """Only those with a lower number."""
+    limit: int
+
+
 class JobRows(Protocol):
     """Jobs and their runs."""
 
@@ -204,6 +214,17 @@ class JobRows(Protocol):
 
     async def runs(self, job_id: str, limit: int) -> list[Run]:
         """Return the runs of a job, the newest first."""
+
+    async def list_runs(self, query: RunQuery) -> list[tuple[int, Run]]:
+        """Return runs with their numbers, the newest first; a later run has a higher number."""
+
+    async def get_run(self, run_id: str, owner: str | None = None) -> Run | None:
+        """Return a run; with an owner, only if it is theirs."""
+
+    async def last_statuses(
+        self, job_ids: Sequence[str], limit: int
+    ) -> dict[str, tuple[Status, ...]]:
+        """Return the statuses of the newest runs of each job, the oldest of them first."""
 
     async def list_owed(self) -> list[tuple[Job, Run]]:
         """Return successful runs whose result was not returned to the job's session yet.

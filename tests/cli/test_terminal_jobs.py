@@ -249,8 +249,8 @@ def test_json_is_what_was_answered(ask: Ask) -> None:
     made = json.loads(ask("add", *wish, "--json"))
     job = made["job"]["job_id"]
     assert made["deduped"] is False
-    assert json.loads(ask("list", "--json")) == {"jobs": [made["job"]]}
-    assert json.loads(ask("runs", job, "--json")) == {"job_id": job, "runs": []}
+    assert json.loads(ask("list", "--json"))["jobs"] == [made["job"]]
+    assert json.loads(ask("runs", job, "--json")) == {"job_id": job, "runs": [], "next": None}
     assert json.loads(ask("run", job, "--json"))["queued"] is True
     finished(ask, job)
     assert json.loads(ask("remove", job, "--json")) == {"removed": True}

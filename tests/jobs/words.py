@@ -38,7 +38,7 @@ HELPER = {
     "tools": ["schedule_task"],
 }
 ASIDE = {"id": "aside", "model": "m"}
-READS = ("list", "get", "runs", "status")
+READS = ("list", "get", "runs", "status", "calendar")
 
 
 class Reached(Protocol):

@@ -13,7 +13,7 @@ from msgspec import to_builtins
 
 from gateway.api.openapi import document
 from gateway.jobs.model import Job, Run
-from gateway.jobs.reader import OURS, SETTABLE
+from gateway.jobs.reader import CONDITION, OURS, SETTABLE
 from gateway.jobs.schedule.model import Every
 from gateway.jobs.view import show_job, show_run
 from tests.gateway.wire import get
@@ -94,6 +94,6 @@ def test_jobs_are_described_as_they_are_read_and_shown() -> None:
     schemas = told()["components"]["schemas"]
     # An id can only be refused in a job that is to be made.
     assert set(schemas["JobRequest"]["properties"]) == set(SETTABLE) - {"job_id"}
-    assert set(schemas["JobChange"]["properties"]) == {*SETTABLE, *OURS}
+    assert set(schemas["JobChange"]["properties"]) == {*SETTABLE, *OURS, CONDITION}
     assert set(schemas["JobView"]["properties"]) == set(to_builtins(show_job(JOB)))
     assert set(schemas["RunView"]["properties"]) == set(to_builtins(show_run(RUN)))

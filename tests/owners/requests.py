@@ -21,6 +21,7 @@ class Ids:
     """What belongs to the one who has things."""
 
     job: str
+    run: str
     task: str
     item: str
     response: str
@@ -40,6 +41,10 @@ def _job(**more: Any) -> Try:
 
 def _nested_job(**more: Any) -> Try:
     return lambda ids: ("", {"job": {"job_id": ids.job, **more}})
+
+
+def _jobs(action: str) -> Try:
+    return lambda ids: ("", {"action": action, "job_ids": [ids.job]})
 
 
 def _wish(**more: Any) -> Mapping[str, Any]:
@@ -140,9 +145,13 @@ def _cron(path: str) -> dict[Way, tuple[Try, ...]]:
         ("GET", f"{path}/list"): (
             _anything(),
             _anything(f"?session_id={SESSION}&agent_id={AGENT}"),
+            _anything("?limit=1&sort=-name&q=bobs&state=on"),
         ),
         ("GET", f"{path}/get"): (one,),
-        ("GET", f"{path}/runs"): (one,),
+        ("GET", f"{path}/runs"): (one, _anything(), _anything("?after=9&results=0")),
+        ("GET", f"{path}/run"): (lambda ids: (f"?run_id={ids.run}", None),),
+        ("GET", f"{path}/calendar"): (_anything(),),
+        ("POST", f"{path}/preview"): (_anything(body={"when": "daily at 9", "tz": "UTC"}),),
         ("GET", f"{path}/status"): (_anything(),),
         ("POST", f"{path}/add"): (
             _job(**_wish()),
@@ -153,6 +162,9 @@ def _cron(path: str) -> dict[Way, tuple[Try, ...]]:
         ("POST", f"{path}/enable"): (_job(),),
         ("POST", f"{path}/disable"): (_job(), _nested_job()),
         ("POST", f"{path}/run"): (_job(),),
+        ("POST", f"{path}/bulk"): tuple(
+            _jobs(action) for action in ("run", "disable", "enable", "remove")
+        ),
         ("POST", f"{path}/remove"): (_job(), _nested_job()),
     }
 
@@ -160,6 +172,9 @@ def _cron(path: str) -> dict[Way, tuple[Try, ...]]:
 def _admin(path: str) -> dict[Way, tuple[Try, ...]]:
     return {
         ("GET", f"{path}/list"): (_anything(), _anything("?user_id=ann")),
+        ("GET", f"{path}/runs"): (_anything(), _anything("?user_id=ann")),
+        ("GET", f"{path}/run"): (lambda ids: (f"?run_id={ids.run}", None),),
+        ("POST", f"{path}/run"): (_job(),),
         ("POST", f"{path}/update"): (_job(name="bobs"), _job(action="remove")),
     }
 

@@ -93,7 +93,8 @@ async def furnished() -> AsyncIterator[tuple[Running, Ids]]:
             await ended(gate, one)
         items = await inbox(gate, SESSION, ann)
         assert {item["kind"] for item in items} == {"reminder", "run"}
-        yield gate, Ids(job, later, items[0]["id"], response.json["id"])
+        (run,) = await runs_of(gate, job, ann)
+        yield gate, Ids(job, run["run_id"], later, items[0]["id"], response.json["id"])
 
 
 async def ended(gate: Running, job: str) -> None:
@@ -149,7 +150,7 @@ async def test_every_route_is_tried() -> None:
 
 
 async def test_without_a_key_nothing_is_told_but_what_is_open_to_all() -> None:
-    nobody = Ids("job_x", "x", "x", "resp_x")
+    nobody = Ids("job_x", "run_x", "x", "x", "resp_x")
     is_open = {(method, nameless(path)) for method, path in OPEN}
     async with gateway() as gate:
         for way, tries in TRIES.items():
@@ -179,11 +180,25 @@ async def test_an_admin_sees_and_changes_all() -> None:
             assert ids.job in [job["job_id"] for job in found]
             assert {job["user_id"] for job in found} == {"ann"}
             of_bob = await cron(gate, "list", None, root, path=path, user_id="bob")
-            assert of_bob == {"jobs": []}
+            assert of_bob["jobs"] == []
+            (run, *_) = (await cron(gate, "runs", None, root, path=path))["runs"]
+            assert {one["job_id"] for one in found} >= {run["job_id"]}
+            of_job = await cron(gate, "runs", None, root, path=path, job_id=ids.job)
+            assert [one["run_id"] for one in of_job["runs"]][-1:] == [ids.run]
+            assert (await cron(gate, "runs", None, root, path=path, user_id="bob"))["runs"] == []
+            asked = get(f"{path}/run?run_id={ids.run}", root)
+            assert (await gate.fetch(asked)).json["data"]["run"]["result"] == "fine"
+            assert (await cron(gate, "run", {"job_id": ids.job}, root, path=path))["queued"]
+            await seen(
+                lambda: runs_of(gate, ids.job, key("ann")),
+                lambda runs: all(run["status"] == "ok" for run in runs),
+            )
             named = {"job_id": ids.job, "name": path}
             assert (await cron(gate, "update", named, root, path=path))["job"]["name"] == path
         # Beside that an admin is an owner like others.
-        assert await cron(gate, "list", None, root) == {"jobs": []}
+        assert (await cron(gate, "list", None, root))["jobs"] == []
+        assert (await cron(gate, "runs", None, root))["runs"] == []
+        assert (await gate.fetch(get(f"/api/cron/run?run_id={ids.run}", root))).status == 404
         answer = await ask(gate, "get", None, root, job_id=ids.job)
         assert refused(answer)[0] == 404
         gone = {"job_id": ids.job, "action": "remove"}

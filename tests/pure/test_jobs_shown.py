@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
 from gateway.jobs.model import Job, Run
-from gateway.jobs.schedule.model import Cron
+from gateway.jobs.schedule.model import At, Cron, Every
 from gateway.jobs.view import LONGEST_SUMMARY, count_jobs, show_job, show_run, summarize_job
+from gateway.timestamps import iso
 
 NOW = 1_770_067_358_229
 AT = "2026-02-02T21:22:38.229Z"
@@ -55,6 +57,12 @@ def test_a_job_that_has_not_run() -> None:
         "disabled_reason": None,
         "created_at": AT,
         "updated_at": "2026-02-02T21:22:38.230Z",
+        "state": "on",
+        "words": {"en": "daily at 08:00", "zh": "每天 08:00"},
+        "next_times": (),
+        "last_runs": (),
+        "retry_at": None,
+        "waits_ms": None,
     }
 
 
@@ -98,6 +106,7 @@ def test_a_job_with_a_past() -> None:
         "last_error": "No.",
         "consecutive_failures": 5,
         "disabled_reason": "Why not.",
+        "state": "running",
     }
 
 
@@ -115,6 +124,8 @@ def test_a_run_that_is_under_way() -> None:
         "started_at": None,
         "finished_at": None,
         "missed": 0,
+        "late_ms": None,
+        "exchange_id": "r-1",
     }
 
 
@@ -137,6 +148,63 @@ def test_a_run_that_ended() -> None:
     assert shown["result"] == text
     assert (shown["started_at"], shown["finished_at"], shown["duration_ms"]) == (AT, AT, 0)
     assert (shown["trigger"], shown["status"]) == ("manual", "ok")
+
+
+@pytest.mark.parametrize(
+    "started_ms, late_ms", [(NOW, 0), (NOW + 1500, 1500), (NOW - 5, 0), (None, None)]
+)
+def test_how_late_a_run_began(started_ms: int | None, late_ms: int | None) -> None:
+    assert show_run(replace(RUN, started_ms=started_ms)).late_ms == late_ms
+
+
+def test_a_run_is_shown_without_its_result() -> None:
+    shown = to_builtins(show_run(replace(RUN, status="ok", result="x"), with_result=False))
+    assert "result" not in shown
+    assert shown["summary"] == "x"
+
+
+@pytest.mark.parametrize(
+    "run, exchange_id",
+    [
+        (replace(RUN, status="ok", exchange_id="r-1"), "r-1"),
+        (replace(RUN, status="skipped"), None),
+        (replace(RUN, status="missed", missed=2), None),
+    ],
+)
+def test_the_exchange_of_a_run(run: Run, exchange_id: str | None) -> None:
+    assert show_run(run).exchange_id == exchange_id
+
+
+HOUR = 3_600_000
+FAILED = replace(JOB, schedule=Every(HOUR, NOW), consecutive_failures=3, due_ms=NOW + 1)
+
+
+@pytest.mark.parametrize(
+    "job, waits_ms",
+    [
+        (replace(FAILED, next_run_ms=NOW + 300_000), 300_000),
+        # The schedule makes it wait longer than the failures do.
+        (replace(FAILED, due_ms=NOW + HOUR, next_run_ms=NOW + HOUR), None),
+        (replace(FAILED, enabled=False), None),
+        (replace(JOB, due_ms=NOW, next_run_ms=NOW), None),
+        (replace(JOB, schedule=At(NOW), retries=2, retry_ms=NOW + 9, next_run_ms=NOW + 9), 60_000),
+    ],
+)
+def test_how_long_failures_make_a_job_wait(job: Job, waits_ms: int | None) -> None:
+    shown = show_job(job)
+    assert shown.waits_ms == waits_ms
+    assert shown.retry_at == (None if waits_ms is None else shown.next_run_at)
+
+
+def test_the_next_and_the_last_runs_of_a_job() -> None:
+    grid = replace(FAILED, next_run_ms=NOW + 300_000)
+    shown = show_job(grid, ("ok", "error"))
+    assert shown.last_runs == ("ok", "error")
+    assert shown.next_times == tuple(
+        map(iso, (NOW + 300_000, *(NOW + i * HOUR for i in range(1, 5))))
+    )
+    assert show_job(replace(grid, schedule=At(NOW))).next_times == (iso(NOW + 300_000),)
+    assert show_job(replace(grid, enabled=False)).next_times == ()
 
 
 def test_the_summary_of_a_run_that_failed() -> None:

@@ -186,7 +186,7 @@ async def test_a_newer_schema_is_refused_at_start(durable: RowBackend) -> None:
     connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     connection.close()
     before = durable.path.read_bytes()
-    with pytest.raises(StoreUnavailable, match=r"newer Holdgate \(schema 5, known up to 4\)"):
+    with pytest.raises(StoreUnavailable, match=r"newer Holdgate \(schema 6, known up to 5\)"):
         async with durable.opened():
             pass
     assert durable.path.read_bytes() == before

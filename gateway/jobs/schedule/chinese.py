@@ -26,6 +26,8 @@ from gateway.jobs.schedule.members import (
     apply_rules,
     day_range,
     every,
+    hourly,
+    on_date,
     on_weekdays,
     once,
     recurring,
@@ -37,6 +39,7 @@ from gateway.jobs.schedule.members import (
 _DIGITS = {digit: i for i, digit in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2}
 _WEEK_DIGITS = {digit: i for i, digit in enumerate("日一二三四五六")} | {"天": 0}
 _UNITS = {
+    "毫秒": 1,
     "秒": UNITS["second"],
     "秒钟": UNITS["second"],
     "分": UNITS["minute"],
@@ -64,6 +67,14 @@ _WHOLE = r"[0-9]{1,2}|[零〇一二两三四五六七八九十]{1,3}"
 # The longest first, as a reader takes them: 分钟 before 分.
 _UNIT = rf"(?P<unit>{'|'.join(sorted(_UNITS, key=len, reverse=True))})"
 _is_interval = re.compile(rf"每隔?(?P<number>{_NUMBER}|半)?个?{_UNIT}(?:一次)?").fullmatch
+_is_hourly = re.compile(rf"每个?(?:小时的?整点|整点|小时的?第?(?P<minute>{_WHOLE})分钟?)").fullmatch
+_is_dated = re.compile(
+    r"(?:一次,?)?([0-9]{4}-[0-9]{2}-[0-9]{2})([0-9]{2}:[0-9]{2}:[0-9]{2})"
+).fullmatch
+_is_date = re.compile(
+    r"(?:一次,?)?(?:(?P<plain>[0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"|(?:(?P<year>[0-9]{4})年)?(?P<month>[0-9]{1,2})月(?P<day>[0-9]{1,2})[日号])"
+).fullmatch
 _is_delay = re.compile(rf"过?(?P<number>{_NUMBER}|半)个?{_UNIT}(?:之|以)?后").fullmatch
 
 _PART = rf"(?P<part>{'|'.join(sorted(_MORNING | _NIGHT | _AFTERNOON))})"
@@ -108,6 +119,12 @@ def _read_interval(text: str, now: Now) -> Members | None:
     return None if number is None else every(number, unit)
 
 
+def _read_hourly(text: str, now: Now) -> Members | None:
+    found = _is_hourly(text)
+    minute = _number(found["minute"] or "0") if found else None
+    return None if minute is None or minute > 59 else hourly(int(minute))
+
+
 def _read_delay(text: str, now: Now) -> Members | None:
     found = _is_delay(text)
     number = _number(found["number"]) if found else None
@@ -130,6 +147,11 @@ def _number(said: str) -> float | None:
     return _DIGITS.get(tens, 1) * 10 + _DIGITS.get(ones, 0)
 
 
+def _read_dated(text: str, now: Now) -> Members | None:
+    found = _is_dated(text)
+    return found and {"kind": "at", "at": f"{found[1]}T{found[2]}"}
+
+
 def _read_days(text: str, now: Now) -> Members | None:
     # From the left, so that a time is as long as it can be: 十一点, not 一点 after 十.
     for cut in range(len(text)):
@@ -138,7 +160,17 @@ def _read_days(text: str, now: Now) -> Members | None:
             return recurring(days, times)
         if times and len(times) == 1 and said in _AHEAD:
             return once(times[0], now, _AHEAD[said])
+        if times and len(times) == 1 and (date := _is_date(said)):
+            return on_date(*_split_date(date), times[0], now)
     return None
+
+
+def _split_date(found: re.Match[str]) -> tuple[int | None, int, int]:
+    """Return the year, if it is named, the month and the day."""
+    if found["plain"]:
+        year, month, day = found["plain"].split("-")
+        return int(year), int(month), int(day)
+    return int(found["year"]) if found["year"] else None, int(found["month"]), int(found["day"])
 
 
 def _times(said: str) -> list[DayTime] | None:
@@ -196,4 +228,4 @@ def _refuse_half(text: str, now: Now) -> None:
     refuse_half(text in _WITHOUT_DAY, _days(text))
 
 
-_RULES = (_read_interval, _read_delay, _read_days, _refuse_half)
+_RULES = (_read_interval, _read_hourly, _read_delay, _read_dated, _read_days, _refuse_half)

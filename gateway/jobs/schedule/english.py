@@ -69,6 +69,12 @@ def _one_of(words: Iterable[str]) -> str:
 _LENGTH = rf"(?P<number>[0-9]{{1,9}}(?:\.[0-9]{{1,3}})?|(?:{_one_of(_NUMBERS)})\b)"
 _UNIT = rf"(?P<unit>{_one_of(_UNITS)})"
 _is_interval = re.compile(rf"(?:every|each) (?:{_LENGTH} ?)?{_UNIT}").fullmatch
+# Only in short: "15 minutes" may as well mean "in 15 minutes".
+_SHORT_UNITS = ("ms", "s", "m", "h", "d", "w")
+_is_short_interval = re.compile(
+    rf"(?:[0-9]{{1,9}}(?:\.[0-9]{{1,3}})?(?:{_one_of(_SHORT_UNITS)}) ?)+"
+).fullmatch
+_each_length = re.compile(rf"([0-9.]+)({_one_of(_SHORT_UNITS)})").findall
 _is_delay = re.compile(
     rf"(?P<in>in |after )?{_LENGTH} ?{_UNIT}(?P<later> from now| later)?"
 ).fullmatch
@@ -76,7 +82,7 @@ _is_hourly = re.compile(
     r"(?:hourly|(?:every|each) hour)"
     r"(?: on the hour| at (?:minute )?:?(?P<minute>[0-5]?[0-9]))?"
 ).fullmatch
-_DATE = r"(?:once )?(?:on )?([0-9]{4}-[0-9]{2}-[0-9]{2})"
+_DATE = r"(?:once,? )?(?:on )?([0-9]{4}-[0-9]{2}-[0-9]{2})"
 _is_date = re.compile(_DATE).fullmatch
 _is_dated = re.compile(rf"{_DATE}(?: at)? ([0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}})").fullmatch
 
@@ -130,6 +136,12 @@ def _read_interval(words: str, now: Now) -> Members | None:
     if found["number"] is None and unit >= UNITS["day"]:
         return None
     return every(_number(found["number"] or "one"), unit)
+
+
+def _read_short_interval(words: str, now: Now) -> Members | None:
+    if not _is_short_interval(words):
+        return None
+    return every(sum(float(number) * _UNITS[unit] for number, unit in _each_length(words)), 1)
 
 
 def _read_delay(words: str, now: Now) -> Members | None:
@@ -230,4 +242,12 @@ def _refuse_half(words: str, now: Now) -> None:
     refuse_half(words in _WITHOUT_DAY, _days(words))
 
 
-_RULES = (_read_hourly, _read_interval, _read_delay, _read_dated, _read_days, _refuse_half)
+_RULES = (
+    _read_hourly,
+    _read_interval,
+    _read_short_interval,
+    _read_delay,
+    _read_dated,
+    _read_days,
+    _refuse_half,
+)

@@ -119,6 +119,16 @@ def once(time: DayTime, now: Now, days_ahead: int | None = None) -> Members:
     return {"kind": "at", "at": (at + timedelta(days=days_ahead)).isoformat()}
 
 
+def on_date(year: int | None, month: int, day: int, time: DayTime, now: Now) -> Members:
+    """Return the members of one time on a date; without a year, the next such date is meant."""
+    clock = f"{month:02}-{day:02}T{time.hour:02}:{time.minute:02}"
+    if year is None:
+        # Without seconds, as the text: the current minute has begun already.
+        is_over = clock <= now.wall.strftime("%m-%dT%H:%M")
+        year = now.wall.year + is_over
+    return {"kind": "at", "at": f"{year:04}-{clock}"}
+
+
 def on_weekdays(numbers: frozenset[int]) -> Days:
     """Return some days of the week; Sunday is 0."""
     if len(numbers) == 7:

@@ -31,8 +31,14 @@ _are_days = re.compile(r"[0-6](?:,[0-6])*").fullmatch
 
 def interval_in_words(ms: int) -> str:
     """Write a duration as a whole number of one unit; without the number if it is one."""
+    number, name = find_unit(ms)
+    return name if number == 1 else f"{number} {name}s"
+
+
+def find_unit(ms: int) -> tuple[int, str]:
+    """Return a duration as a number of the largest unit that divides it."""
     unit, name = next((u, n) for u, n in UNITS if ms % u == 0 and (ms > u or n != "day"))
-    return name if ms == unit else f"{ms // unit} {name}s"
+    return ms // unit, name
 
 
 def moment_in_words(ms: int, tz: str) -> str:

@@ -12,18 +12,18 @@ index; a claim skips a time that has one.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from gateway.jobs.model import Job, Run
+from gateway.jobs.model import Job, Run, Status
 from gateway.jobs.run_rules import OVER
 from gateway.jobs.schedule.model import next_due
 from gateway.stores.documents import LATEST, OnQuarantine, StoreUnavailable
-from gateway.stores.rows import Claimed, Notice, OutboxItem, no_notice
-from gateway.stores.sqlite import job_table
+from gateway.stores.rows import Claimed, Notice, OutboxItem, RunQuery, no_notice
+from gateway.stores.sqlite import job_table, run_lists
 from gateway.stores.sqlite.deliveries import add_item
 from gateway.stores.sqlite.engine import Engine
 from gateway.stores.sqlite.job_table import (
@@ -47,18 +47,17 @@ DUE = """SELECT next_run_ms, number, job_id, owner, job FROM jobs
     ORDER BY next_run_ms, number LIMIT 1"""
 IS_TAKEN = "SELECT 1 FROM runs WHERE job_id = ? AND due_ms = ? AND manual = 0"
 IS_RUNNING = "SELECT 1 FROM runs WHERE job_id = ? AND status = 'running'"
-ADD = """INSERT INTO runs (job_id, due_ms, manual, status, holder, lease_ms, run, run_id)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+ADD = """INSERT INTO runs (job_id, due_ms, manual, status, holder, lease_ms, run, run_id, owner)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 EXTEND = """UPDATE runs SET lease_ms = ?
     WHERE run_id = ? AND holder = ? AND status = 'running'"""
-JOB_OF = """SELECT jobs.job_id, owner, job FROM runs JOIN jobs ON jobs.job_id = runs.job_id
+JOB_OF = """SELECT jobs.job_id, jobs.owner, job FROM runs JOIN jobs ON jobs.job_id = runs.job_id
     WHERE run_id = ? AND status = 'running'"""
 END = "UPDATE runs SET status = ?, run = ? WHERE run_id = ?"
-LAPSED = """SELECT jobs.job_id, owner, job, run_id, runs.job_id, run
+LAPSED = """SELECT jobs.job_id, jobs.owner, job, run_id, runs.job_id, run
     FROM runs JOIN jobs ON jobs.job_id = runs.job_id
     WHERE status = 'running' AND lease_ms < ? ORDER BY lease_ms, runs.number"""
 FIND = "SELECT run_id, job_id, run FROM runs WHERE run_id = ?"
-LIST = "SELECT run_id, job_id, run FROM runs WHERE job_id = ? ORDER BY number DESC LIMIT ?"
 PRUNE = """DELETE FROM runs WHERE job_id = :job_id AND status <> 'running'
     AND number <= (SELECT number FROM runs WHERE job_id = :job_id
         ORDER BY number DESC LIMIT 1 OFFSET :keep)
@@ -167,7 +166,21 @@ class SqliteJobs:
 
     async def runs(self, job_id: str, limit: int) -> list[Run]:
         """Return the runs of a job, the newest first."""
-        return await self._run(self._engine.ask, partial(_list_runs, job_id, limit))
+        return await self._run(self._engine.ask, partial(run_lists.list_runs, job_id, limit))
+
+    async def list_runs(self, query: RunQuery) -> list[tuple[int, Run]]:
+        """Return runs with their numbers, the newest first."""
+        return await self._run(self._engine.ask, partial(run_lists.list_page, query))
+
+    async def get_run(self, run_id: str, owner: str | None = None) -> Run | None:
+        """Return a run; with an owner, only if it is theirs."""
+        return await self._run(self._engine.ask, partial(run_lists.find_run, run_id, owner))
+
+    async def last_statuses(
+        self, job_ids: Sequence[str], limit: int
+    ) -> dict[str, tuple[Status, ...]]:
+        """Return the statuses of the newest runs of each job, the oldest of them first."""
+        return await self._engine.ask(partial(run_lists.list_statuses, tuple(job_ids), limit))
 
     async def list_owed(self) -> list[tuple[Job, Run]]:
         """Return runs whose result was not returned to its session yet, the oldest first."""
@@ -264,7 +277,7 @@ def _behind(job: Job, taken_ms: int) -> Job:
 def _record_claim(claimed: Claimed, lease: RunLease, connection: sqlite3.Connection) -> Claimed:
     for run in sorted(claimed.runs, key=lambda run: (run.status == "running", run.due_ms)):
         kept = (run.job_id, run.due_ms, run.trigger == "manual", run.status)
-        connection.execute(ADD, (*kept, *lease, encode_row(run), run.run_id))
+        connection.execute(ADD, (*kept, *lease, encode_row(run), run.run_id, run.user_id))
     for item in claimed.items:
         add_item(item, connection)
     job_table.keep(claimed.job, connection)
@@ -340,11 +353,6 @@ def _end_lapsed(
         job_table.keep(job, connection)
         ended.append(run)
     return ended
-
-
-def _list_runs(job_id: str, limit: int, connection: sqlite3.Connection) -> list[Run]:
-    """Return the runs of a job, the newest first."""
-    return [read_run(*row) for row in connection.execute(LIST, (job_id, limit)).fetchall()]
 
 
 def _list_owed(connection: sqlite3.Connection) -> list[tuple[Job, Run]]:

@@ -186,9 +186,18 @@ USAGE = (
     "CREATE INDEX usage_writers_oldest ON usage_writers (at_ms)",
 )
 
+# Runs are also listed over all jobs of an owner.
+RUN_OWNERS = (
+    "ALTER TABLE runs ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+    """UPDATE runs SET owner = coalesce(
+        (SELECT jobs.owner FROM jobs WHERE jobs.job_id = runs.job_id), '')""",
+    "CREATE INDEX runs_of_owner ON runs (owner)",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     DOCUMENTS,
     (*JOBS, *CONVERSATIONS, *DELIVERIES),
     NOTICES,
     USAGE,
+    RUN_OWNERS,
 )
