@@ -27,6 +27,7 @@ LAYERS = (
     ("sessions", "reminders"),
     ("exchange",),
     ("agents", "jobs", "metrics", "tracing", "usage"),
+    ("console",),
     ("api", "demo"),
     ("config",),
     ("app",),

@@ -45,7 +45,8 @@ CLIENT_LEFT = 499
 INTERNAL_ERROR = "Something went wrong inside the gateway; its log says what."
 _SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
 # Made once: randomness is asked of the system, and a request has better things to wait for.
-_PROCESS = secrets.token_hex(8)
+PROCESS = secrets.token_hex(8)
+"""Names this process; its exchange ids carry it."""
 _numbers = count(1)
 VERSION = b"anthropic-version"
 # An address in brackets or a name, then a port; nothing else may stand beside them.
@@ -103,7 +104,7 @@ def incoming_of(scope: Mapping[str, Any]) -> IncomingRequest:
 
 def new_exchange_id() -> str:
     """Return an id that no other exchange of any process has."""
-    return f"req_{_PROCESS}{next(_numbers):08x}"
+    return f"req_{PROCESS}{next(_numbers):08x}"
 
 
 def request_id(headers: Mapping[bytes, bytes], exchange_id: str) -> str:

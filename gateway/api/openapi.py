@@ -18,6 +18,8 @@ from starlette.routing import BaseRoute
 
 from gateway.api import (
     chat,
+    console_exchanges,
+    console_feed,
     count_tokens,
     delivery,
     jobs,
@@ -142,6 +144,12 @@ AREAS = (
     ),
     Area("jobs", "Messages that are sent on a schedule.", jobs.ROUTES),
     Area("usage", "Tokens and costs, by hour, owner, model and upstream.", usage.ROUTES),
+    Area(
+        "console",
+        "What the console shows: exchanges, live and lately ended, and a feed of changes. Each "
+        "owner sees only their own, an admin sees all.",
+        (*console_exchanges.ROUTES, *console_feed.ROUTES),
+    ),
     Area("operations", "The state of the gateway.", (*operations.ROUTES, DOCUMENT)),
 )
 

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute
 from gateway.api.admission import AdmissionMiddleware
 from gateway.api.error_router import ErrorRouter
 from gateway.app import wiring
+from gateway.app.console import make_feed_services
 from gateway.app.reload import ConfigReloader
 from gateway.app.request_services import RequestServices
 from gateway.app.routes import relays_of, routes_of
@@ -29,6 +30,7 @@ from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import zone_of
 from gateway.config import Config, ConfigSource, UpstreamSection
+from gateway.console.live_board import LiveBoard
 from gateway.demo.journal import RequestJournal
 from gateway.demo.server import DemoServer
 from gateway.errors import Draining
@@ -82,6 +84,9 @@ class Gateway:
         self.metrics = Metrics(self.exchanges.live, requests)
         log = ExchangeLog(self.event_log)
         self.exchanges.observer = ObserverGroup(self.totals, log, requests)
+        now = self.exchanges.services.now
+        self.board = LiveBoard(self.exchanges.live, self.totals, now, self.clock.now_ms)
+        self.exchanges.trails = self.board
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
@@ -99,6 +104,7 @@ class Gateway:
     async def __aenter__(self) -> None:
         """Open the stores, and start what runs beside the requests."""
         self.parts = parts = await self._open()
+        parts.console = make_feed_services(parts)
         self._stack.push_async_callback(parts.usage.aclose)
         self.metrics.reminders = parts.reminders.counts
         self.metrics.deliveries = parts.deliveries.counts
@@ -140,6 +146,7 @@ class Gateway:
         self.metrics.upstreams = upstreams
         self.metrics.requests.routes.models = services.models
         parts.set_limits(services.config)
+        parts.console.find_owner = services.keys.owner
         parts.usage.set_prices(wiring.prices_of(services.config))
         parts.usage.on_turn = None if services.limits is None else services.limits.settle
         parts.use_executors(services.agent_runs, services.relay_runs)
@@ -188,6 +195,7 @@ class Gateway:
         tasks.start_soon(parts.locks.run)
         tasks.start_soon(parts.snapshots.run)
         tasks.start_soon(parts.usage.run)
+        tasks.start_soon(self.board.run)
         if parts.scheduler is not None:
             tasks.start_soon(parts.scheduler.run)
         tasks.start_soon(self._drain)
@@ -230,6 +238,7 @@ class Gateway:
         self.holds.drain()
         parts.feed.drain()
         parts.inbox.drain()
+        parts.console.subscribers.drain()
         if parts.scheduler is not None:
             parts.scheduler.drain()
         limit = self.config.server.drain_ms / 1000
@@ -275,6 +284,7 @@ class Gateway:
             self.timers,
             self.holds,
             self.totals,
+            self.board,
             self.metrics,
             time.time(),
             self.event_log.note,

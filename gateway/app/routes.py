@@ -10,8 +10,11 @@ from starlette.routing import BaseRoute
 from gateway.api.admission import ModelEndpoint
 from gateway.api.chat import PATH as CHAT
 from gateway.api.chat import ChatEndpoint
+from gateway.api.console_exchanges import ConsoleExchangesArea
+from gateway.api.console_feed import ConsoleFeedArea
 from gateway.api.count_tokens import TokenCounter
-from gateway.api.delivery import DeliveryArea, FeedTimes
+from gateway.api.delivery import DeliveryArea
+from gateway.api.event_stream import FeedTimes
 from gateway.api.jobs import JobsArea
 from gateway.api.models import ModelsArea
 from gateway.api.openapi import OpenApi
@@ -52,6 +55,8 @@ def routes_of(services: RequestServices) -> list[BaseRoute]:
         _chat(services),
         JobsArea(services.jobs, keys, limits),
         UsageArea(parts.usage, keys, base.clock.now_ms),
+        ConsoleExchangesArea(base.board, keys),
+        ConsoleFeedArea(parts.console, keys, times),
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),
         DeliveryArea(parts.feed, parts.due_notifier, parts.inbox, keys, limits, times),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Locks
+from gateway.api.console_feed import FeedServices
 from gateway.api.operations import ClockStatus
 from gateway.app import wiring
 from gateway.clock.protocol import Clock
@@ -17,6 +18,7 @@ from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import Zone
 from gateway.config import Config
+from gateway.console.live_board import LiveBoard
 from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.exchange_totals import ExchangeTotals
 from gateway.exchange.runner import LiveExchanges
@@ -61,6 +63,7 @@ class GatewayCore:
     timers: TimerQueue
     holds: Holds
     totals: ExchangeTotals
+    board: LiveBoard
     metrics: Metrics
     started_at: float
     note: Note
@@ -68,6 +71,9 @@ class GatewayCore:
 
 class GatewayServices:
     """What keeps something; it stays as long as the gateway runs."""
+
+    console: FeedServices
+    """Set once all else is there: it shows all of it."""
 
     def __init__(self, base: GatewayCore, store: Documents, rows: Rows) -> None:
         config, clock, note = base.config, base.clock, base.note
@@ -170,6 +176,7 @@ class GatewayServices:
         holds.most, holds.most_of_one = wiring.hold_limits(config)
         self.feed.subscribers.most = limits.subscriptions_per_owner
         self.inbox.subscribers.most = limits.inbox_polls_per_owner
+        self.console.subscribers.most = limits.subscriptions_per_owner
         self.reminders.rules = wiring.reminder_rules(config)
         if self.tool_services.unnamed is not None:
             self.tool_services.unnamed.rules = wiring.hold_only_rules(config)

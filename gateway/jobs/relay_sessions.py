@@ -49,6 +49,8 @@ class JobIndex:
         self._jobs: dict[SessionKey, dict[str, Job]] = {}
         self._session_keys: dict[str, SessionKey] = {}
         self._watchers = Watchers()
+        self.changes = 0
+        """How often any job changed, an agent's too."""
         self._changed: set[str] | None = set()
         """The jobs that changed before all were loaded; None since then."""
 
@@ -74,6 +76,7 @@ class JobIndex:
 
     def put(self, job: Job) -> None:
         """Add or replace a job."""
+        self.changes += 1
         if self._changed is not None:
             self._changed.add(job.job_id)
         session_key = (job.user_id, job.session_id)
@@ -89,6 +92,7 @@ class JobIndex:
 
     def drop(self, job_id: str) -> None:
         """Remove a job."""
+        self.changes += 1
         if self._changed is not None:
             self._changed.add(job_id)
         session_key = self._session_keys.pop(job_id, None)

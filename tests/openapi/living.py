@@ -66,7 +66,8 @@ class Gate:
     def request(self, **asked: Any) -> requests.Response:
         """Send a request; of a stream that does not end by itself only the head is read."""
         answer = self._session.request(**asked, stream=True, timeout=PATIENCE)
-        if asked["url"].endswith("/events") and answer.headers.get("content-type") == STREAM:
+        endless = ("/events", "/api/console/feed")
+        if asked["url"].endswith(endless) and answer.headers.get("content-type") == STREAM:
             answer._content = b""
             answer.close()
         assert answer.content is not None
