@@ -19,6 +19,7 @@ from gateway.api.admission import Keys, Owner, incoming_of
 from gateway.api.event_stream import EventStreamResponse, FeedTimes, cut_off
 from gateway.api.route import ApiRoute, EventStream, Parameter, Reply, bind_all
 from gateway.console.feed import ConsoleFeed, FeedReader, TopicChanges, Viewer
+from gateway.console.live_board import LiveBoard
 from gateway.errors import HoldgateError
 from gateway.outbox.wakeup import SubscriberLimit, Wakeup
 from gateway.stores.documents import StoreUnavailable
@@ -64,6 +65,7 @@ FeedState = Mapping[str, TopicChanges]
 class FeedServices:
     """What all streams of the feed use; it stays when the configuration is read again."""
 
+    board: LiveBoard
     feed: ConsoleFeed
     subscribers: SubscriberLimit
     now: Callable[[], float]

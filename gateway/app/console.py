@@ -16,6 +16,7 @@ from gateway.api.session_pages import SessionPages
 from gateway.app.services import GatewayServices
 from gateway.console.feed import ConsoleFeed, Viewer
 from gateway.console.kept_topics import JobTopics, SessionTopics
+from gateway.console.live_board import LiveBoard
 from gateway.console.overview import Overview, OverviewSources, list_upstreams
 from gateway.console.topics import ALL, ExchangeTopic, LiveTopic, PolledTopic
 from gateway.jobs.service import DisabledScheduler
@@ -34,8 +35,10 @@ def make_feed_services(parts: GatewayServices) -> FeedServices:
     base = parts.base
     now = base.exchanges.services.now
     feed = ConsoleFeed(secrets.token_hex(4), now)
+    board = LiveBoard(base.exchanges.live, base.totals, now, base.clock.now_ms)
+    base.exchanges.trails = board
     topics = ConsoleTopics(parts)
-    board, sources = base.board, topics.make_overview_sources()
+    sources = topics.make_overview_sources(board)
     feed.add_topic(
         "summary",
         lambda viewer, about: PolledTopic(Overview(sources, viewer).read, SUMMARY_SECONDS),
@@ -48,6 +51,7 @@ def make_feed_services(parts: GatewayServices) -> FeedServices:
     SessionTopics(topics.read_sessions, topics.read_session_stamp).add_to(feed)
     feed.add_topic("health", lambda viewer, about: PolledTopic(partial(topics.read_health, viewer)))
     return FeedServices(
+        board=board,
         feed=feed,
         subscribers=SubscriberLimit(base.config.limits.subscriptions_per_owner, STREAMS),
         now=now,
@@ -64,11 +68,11 @@ class ConsoleTopics:
     def __init__(self, parts: GatewayServices) -> None:
         self._parts = parts
 
-    def make_overview_sources(self) -> OverviewSources:
+    def make_overview_sources(self, board: LiveBoard) -> OverviewSources:
         """Return who knows what the summary shows."""
         parts, base = self._parts, self._parts.base
         return OverviewSources(
-            board=base.board,
+            board=board,
             exchanges=base.exchanges,
             jobs=parts.rows.jobs,
             reminders=parts.reminders,

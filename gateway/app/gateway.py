@@ -30,7 +30,6 @@ from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import zone_of
 from gateway.config import Config, ConfigSource, UpstreamSection
-from gateway.console.live_board import LiveBoard
 from gateway.demo.journal import RequestJournal
 from gateway.demo.server import DemoServer
 from gateway.errors import Draining
@@ -84,9 +83,6 @@ class Gateway:
         self.metrics = Metrics(self.exchanges.live, requests)
         log = ExchangeLog(self.event_log)
         self.exchanges.observer = ObserverGroup(self.totals, log, requests)
-        now = self.exchanges.services.now
-        self.board = LiveBoard(self.exchanges.live, self.totals, now, self.clock.now_ms)
-        self.exchanges.trails = self.board
         self.metrics.holds = self.holds
         self.metrics.log_lines_dropped = lambda: self.event_log.dropped
         # Closed until the stores are open; a server only learns from it when it may begin.
@@ -195,7 +191,7 @@ class Gateway:
         tasks.start_soon(parts.locks.run)
         tasks.start_soon(parts.snapshots.run)
         tasks.start_soon(parts.usage.run)
-        tasks.start_soon(self.board.run)
+        tasks.start_soon(parts.console.board.run)
         if parts.scheduler is not None:
             tasks.start_soon(parts.scheduler.run)
         tasks.start_soon(self._drain)
@@ -284,7 +280,6 @@ class Gateway:
             self.timers,
             self.holds,
             self.totals,
-            self.board,
             self.metrics,
             time.time(),
             self.event_log.note,

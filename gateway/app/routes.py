@@ -55,7 +55,7 @@ def routes_of(services: RequestServices) -> list[BaseRoute]:
         _chat(services),
         JobsArea(services.jobs, keys, limits),
         UsageArea(parts.usage, keys, base.clock.now_ms),
-        ConsoleExchangesArea(base.board, keys),
+        ConsoleExchangesArea(parts.console.board, keys),
         ConsoleFeedArea(parts.console, keys, times),
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),

@@ -18,7 +18,6 @@ from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import Zone
 from gateway.config import Config
-from gateway.console.live_board import LiveBoard
 from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.exchange_totals import ExchangeTotals
 from gateway.exchange.runner import LiveExchanges
@@ -63,7 +62,6 @@ class GatewayCore:
     timers: TimerQueue
     holds: Holds
     totals: ExchangeTotals
-    board: LiveBoard
     metrics: Metrics
     started_at: float
     note: Note

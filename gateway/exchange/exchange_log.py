@@ -221,7 +221,7 @@ def text_of(report: ExchangeEnded) -> str:
     failed = "" if error is None else f" code={error.code} says={quote(error.message)}"
     return (
         f"exchange={info.exchange_id}{named} owner={_quote_name(info.owner[:LONGEST_NAME])}"
-        f"{session} {_asked_text(info.dialect, info.model[:LONGEST_NAME], route)} "
+        f"{session} {_write_asked_model(info.dialect, info.model[:LONGEST_NAME], route)} "
         f"state={report.state} status={report.status}{failed} stream={info.stream} "
         f"turns={report.turns} tries={report.tries}{first} ms={report.seconds * 1000:.1f} "
         f"bytes={report.bytes}{tokens}{lost}"
@@ -229,7 +229,7 @@ def text_of(report: ExchangeEnded) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _asked_text(dialect: str, model: str, route: Route) -> str:
+def _write_asked_model(dialect: str, model: str, route: Route) -> str:
     """Write what was asked, and of whom: the same for most requests."""
     upstream_model = _quote_name(route.model[:LONGEST_NAME])
     return (

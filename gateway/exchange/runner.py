@@ -220,6 +220,7 @@ class ExchangeRunner:
 
     def end_hold(self, reason: str) -> bool:
         """End its hold, so that the answer is finished; tell whether it was held."""
+        # It may be held no more in the next moment, or not yet: the hold itself is asked.
         tools = self._state.tools
         is_held = self.exchange.state is State.HOLDING and tools is not None
         return is_held and tools is not None and tools.policy.end_hold(reason)
@@ -233,6 +234,7 @@ class ExchangeRunner:
         if trail is None:
             return
         exchange, client = state.exchange, state.client
+        # Before the heartbeats: bytes that came meanwhile explain what was sent.
         if exchange.state is State.RELAYING:
             trail.note_flow(now, exchange.number, state.turn_bytes)
         if client.started and trail.is_later(client.last, exchange.state):
@@ -305,6 +307,7 @@ class LiveExchanges:
             if self._left is not None:
                 self._left.set()
             runner.tell_end()
+            # Last of all: then it has its end.
             if trails is not None and trail is not None:
                 trails.keep(trail)
 

@@ -360,6 +360,7 @@ class HoldPolicy:
 
     def end_hold(self, reason: str) -> bool:
         """End the hold of this answer; tell whether it was held."""
+        # There is at most one hold for each session, and this exchange is held.
         session = self._claims.session
         return session is not None and self._holds.end(self._scope.owner, session, reason)
 
