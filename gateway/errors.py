@@ -10,7 +10,11 @@ HoldgateError
  ├── NotFound                    404
  │    └── ModelNotFound          404
  ├── MethodNotAllowed            405
+ ├── ExchangeConflict            409  what is asked for can not be done with an exchange now
+ │    ├── NotHolding             409  it is not held
+ │    └── HasEnded               409  it has ended
  ├── SessionDeleted              410  somebody deleted the session of the exchange
+ ├── ExchangeCut                 410  somebody cut the exchange off
  ├── UpgradeRequired             426  a WebSocket is asked for; only HTTP is spoken
  ├── TooMany                     429  a limit of the gateway, with retry-after
  │    └── LimitExceeded          429  a limit of the owner, with headers that say what is left
@@ -112,10 +116,34 @@ class MethodNotAllowed(HoldgateError):
         self.allowed = allowed
 
 
+class ExchangeConflict(HoldgateError):
+    """What is asked for can not be done with an exchange as it is now."""
+
+    status, code, kind = 409, "conflict", "invalid_request_error"
+
+
+class NotHolding(ExchangeConflict):
+    """Its answer is not held."""
+
+    code = "not_holding"
+
+
+class HasEnded(ExchangeConflict):
+    """It has ended."""
+
+    code = "has_ended"
+
+
 class SessionDeleted(HoldgateError):
     """Somebody deleted the session while it was answered."""
 
     status, code, kind = 410, "session_deleted", "invalid_request_error"
+
+
+class ExchangeCut(HoldgateError):
+    """Somebody cut the exchange off, by hand."""
+
+    status, code, kind = 410, "cut_off", "invalid_request_error"
 
 
 class UpgradeRequired(HoldgateError):

@@ -23,7 +23,8 @@ AT_MOST = {
     "participle functions": 0,  # outside the list of scripts/house/names.py
     "code lines": 44_000,  # features may grow it: the console
     "constructors with > 8 arguments": 0,
-    "classes with > 20 attributes": 9,  # a request brings what limits, traces and usage need
+    # A request brings what limits, traces and usage need; two are what the console shows.
+    "classes with > 20 attributes": 11,
 }
 AT_LEAST = {
     "comments per 100, hardest": 5,

@@ -47,6 +47,7 @@ INTERNAL_ERROR = "Something went wrong inside the gateway; its log says what."
 _SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}").fullmatch
 # Made once: randomness is asked of the system, and a request has better things to wait for.
 INSTANCE = secrets.token_hex(8)
+"""Names this process; its exchange ids carry it."""
 _numbers = count(1)
 VERSION = b"anthropic-version"
 # An address in brackets or a name, then a port; nothing else may stand beside them.

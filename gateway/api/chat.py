@@ -258,7 +258,7 @@ class ChatEndpoint:
             exchange_id=incoming.exchange_id,
             request_id=incoming.request_id,
             directives=True,
-            source=RequestSource(PATH, read_trace_context(incoming.listed)),
+            source=RequestSource(PATH, read_trace_context(incoming.listed), agent.id),
         )
 
     def _speaker(self, owner: Owner, user_id: str | None) -> str:

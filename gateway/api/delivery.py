@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated
 
-import anyio
-import anyio.lowlevel
 import msgspec
 from msgspec import Meta
-from sse_starlette.sse import EventSourceResponse, SendTimeoutError
+from sse_starlette.sse import SendTimeoutError
 from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from gateway.api.admission import Keys
+from gateway.api.event_stream import USUAL_TIMES, EventStreamResponse, FeedTimes, cut_off
 from gateway.api.requests import find_session, receive_small_body
 from gateway.api.route import ApiRoute, EventStream, Parameter, Reply, bind_all
 from gateway.api.sessions import SESSION, SESSION_ID
@@ -36,10 +35,6 @@ from gateway.wire.http_server.response import ClientResponse, Message
 LONGEST_WAIT_MS = 120_000
 MOST_IDS = 1000
 LONGEST_ID = 256
-# A line alone, which ends no event: some readers take an empty line for one, once they saw an id.
-HEARTBEAT = b": ping\n"
-SHUTDOWN_SECONDS = 1.0
-CLEAN_UP_SECONDS = 2.0
 EVENT_ID = "x-holdgate-event-id"
 PART = "inbox"
 
@@ -68,14 +63,6 @@ class Acknowledged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
 
 
 @dataclass(frozen=True, slots=True)
-class FeedTimes:
-    """When a subscriber hears a heartbeat, and how long one may take nothing, in seconds."""
-
-    heartbeat: float = 10.0
-    slow_reader: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
 class DeliveryArea:
     """The routes about what waits for a session and what happens in it.
 
@@ -88,7 +75,7 @@ class DeliveryArea:
     inbox: Inbox
     keys: Keys
     limits: BodyLimits
-    times: FeedTimes = FeedTimes()
+    times: FeedTimes = USUAL_TIMES
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
@@ -151,13 +138,13 @@ class _EventsAnswer(Response):
             # First where to read on: what the notifier then tells is news.
             await subscription.begin(self._after)
             await area.due_notifier.attend(*self._key)
-            stream = _EventStream(
+            stream = EventStreamResponse(
                 self._frames(subscription), area.feed.subscribers.left, area.times
             )
             stream.headers[EVENT_ID] = str(subscription.after)
             with suppress(SendTimeoutError):
                 await stream(scope, receive, send)
-            await _cut_off(scope)
+            await cut_off(scope)
 
     async def _frames(self, subscription: Subscription) -> AsyncGenerator[bytes]:
         try:
@@ -168,38 +155,6 @@ class _EventsAnswer(Response):
             # The client comes back, and says how far it was.
             owner, session = self._key
             self._area.feed.note("events_not_read", owner=owner, session=session, why=error.message)
-
-
-class _EventStream(EventSourceResponse):
-    """The library's answer, ended by our drain instead of by its own watch over the process."""
-
-    def __init__(self, frames: AsyncGenerator[bytes], left: anyio.Event, times: FeedTimes) -> None:
-        super().__init__(
-            frames,
-            headers={"cache-control": "no-cache, no-transform"},
-            ping=times.heartbeat,
-            # Bytes are sent as they are, though the type does not say so.
-            ping_message_factory=cast(Any, lambda: HEARTBEAT),
-            send_timeout=times.slow_reader,
-            cleanup_timeout=CLEAN_UP_SECONDS,
-        )
-        # Whether the connection lasts is the server's to say.
-        del self.headers["connection"]
-        self._left = left
-
-    async def _listen_for_exit_signal_with_grace(self) -> None:
-        # The original would poll for as long as the process lives, and never hear our signal.
-        # The frames end by themselves; this ends those that nobody reads.
-        await self._left.wait()
-        await anyio.sleep(SHUTDOWN_SECONDS)
-
-
-async def _cut_off(scope: Scope) -> None:
-    """Close the connection of somebody who did not read on, so that the answer has no end."""
-    cycle = scope.get("extensions", {}).get(CYCLE)
-    if cycle is not None and not (cycle.ended or cycle.disconnected):
-        cycle.cancel_scope.cancel()
-        await anyio.lowlevel.checkpoint()
 
 
 def _frame(event: SessionEvent) -> bytes:

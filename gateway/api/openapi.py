@@ -18,6 +18,8 @@ from starlette.routing import BaseRoute
 
 from gateway.api import (
     chat,
+    console_exchanges,
+    console_feed,
     console_files,
     console_metrics,
     console_sign_in,
@@ -148,10 +150,17 @@ AREAS = (
     Area("usage", "Tokens and costs, by hour, owner, model and upstream.", usage.ROUTES),
     Area(
         "console",
-        "The console: its page and files, who is signed in to it, and what it shows (times are UTC "
-        "milliseconds). Where a key is accepted, so "
-        "is the cookie of a sign-in, from the gateway's own pages.",
-        (*console_sign_in.ROUTES, *console_metrics.ROUTES, *console_files.ROUTES),
+        "The console: its page and files, who is signed in to it, and what it shows: exchanges, "
+        "live and lately ended, metrics, and a feed of changes (times are UTC milliseconds). Each "
+        "owner sees only their own, an admin sees all. Where a key is accepted, so is the cookie of a "
+        "sign-in, from the gateway's own pages.",
+        (
+            *console_sign_in.ROUTES,
+            *console_exchanges.ROUTES,
+            *console_feed.ROUTES,
+            *console_metrics.ROUTES,
+            *console_files.ROUTES,
+        ),
     ),
     Area("operations", "The state of the gateway.", (*operations.ROUTES, DOCUMENT)),
 )

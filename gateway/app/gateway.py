@@ -17,9 +17,10 @@ from starlette.routing import BaseRoute
 from gateway.api.admission import AdmissionMiddleware
 from gateway.api.error_router import ErrorRouter
 from gateway.app import wiring
+from gateway.app.console import ConsoleTopics, make_feed_services
 from gateway.app.reload import ConfigReloader
 from gateway.app.request_services import RequestServices
-from gateway.app.routes import relays_of, routes_of
+from gateway.app.routes import health_of, lister_of, relays_of, routes_of
 from gateway.app.services import GatewayCore, GatewayServices
 from gateway.app.tracing import find_tracer
 from gateway.app.upstreams import UpstreamConnections
@@ -102,6 +103,8 @@ class Gateway:
     async def __aenter__(self) -> None:
         """Open the stores, and start what runs beside the requests."""
         self.parts = parts = await self._open()
+        self._topics = ConsoleTopics(parts)
+        parts.console = make_feed_services(parts, self._topics)
         self._stack.push_async_callback(parts.usage.aclose)
         self.metrics.reminders = parts.reminders.counts
         self.metrics.deliveries = parts.deliveries.counts
@@ -145,6 +148,8 @@ class Gateway:
         self.metrics.upstreams = upstreams
         self.metrics.requests.routes.models = services.models
         parts.set_limits(services.config)
+        parts.console.find_owner = services.keys.owner
+        self._topics.use(lister_of(services), health_of(services))
         parts.usage.set_prices(wiring.prices_of(services.config))
         parts.usage.on_turn = None if services.limits is None else services.limits.settle
         parts.use_executors(services.agent_runs, services.relay_runs)
@@ -194,6 +199,7 @@ class Gateway:
         tasks.start_soon(parts.snapshots.run)
         tasks.start_soon(parts.usage.run)
         tasks.start_soon(self.sampler.run)
+        tasks.start_soon(parts.console.board.run)
         if parts.scheduler is not None:
             tasks.start_soon(parts.scheduler.run)
         tasks.start_soon(self._drain)
@@ -236,6 +242,7 @@ class Gateway:
         self.holds.drain()
         parts.feed.drain()
         parts.inbox.drain()
+        parts.console.subscribers.drain()
         if parts.scheduler is not None:
             parts.scheduler.drain()
         limit = self.config.server.drain_ms / 1000

@@ -10,11 +10,14 @@ from starlette.routing import BaseRoute
 from gateway.api.admission import ModelEndpoint
 from gateway.api.chat import PATH as CHAT
 from gateway.api.chat import ChatEndpoint
+from gateway.api.console_exchanges import ConsoleExchangesArea
+from gateway.api.console_feed import ConsoleFeedArea
 from gateway.api.console_files import ConsoleFilesArea, load_files
 from gateway.api.console_metrics import ConsoleMetricsArea
 from gateway.api.console_sign_in import SignInArea
 from gateway.api.count_tokens import TokenCounter
-from gateway.api.delivery import DeliveryArea, FeedTimes
+from gateway.api.delivery import DeliveryArea
+from gateway.api.event_stream import FeedTimes
 from gateway.api.jobs import JobsArea
 from gateway.api.models import ModelsArea
 from gateway.api.openapi import OpenApi
@@ -62,6 +65,8 @@ def routes_of(services: RequestServices) -> list[BaseRoute]:
         ConsoleFilesArea(load_files()),
         UsageArea(parts.usage, keys, base.clock.now_ms),
         ConsoleMetricsArea(base.history, health_of(services), _tools_of(services), keys),
+        ConsoleExchangesArea(parts.console.board, keys),
+        ConsoleFeedArea(parts.console, keys, times),
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),
         DeliveryArea(parts.feed, parts.due_notifier, parts.inbox, keys, limits, times),

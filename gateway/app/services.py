@@ -12,6 +12,7 @@ from anyio.to_thread import run_sync
 
 from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Locks
+from gateway.api.console_feed import FeedServices
 from gateway.api.operations import ClockStatus
 from gateway.app import wiring
 from gateway.clock.protocol import Clock
@@ -75,6 +76,9 @@ class GatewayCore:
 
 class GatewayServices:
     """What keeps something; it stays as long as the gateway runs."""
+
+    console: FeedServices
+    """Set once all else is there: it shows all of it."""
 
     def __init__(self, base: GatewayCore, store: Documents, rows: Rows) -> None:
         config, clock, note = base.config, base.clock, base.note
@@ -182,6 +186,7 @@ class GatewayServices:
         holds.most, holds.most_of_one = wiring.hold_limits(config)
         self.feed.subscribers.most = limits.subscriptions_per_owner
         self.inbox.subscribers.most = limits.inbox_polls_per_owner
+        self.console.subscribers.most = limits.subscriptions_per_owner
         self.reminders.rules = wiring.reminder_rules(config)
         if self.tool_services.unnamed is not None:
             self.tool_services.unnamed.rules = wiring.hold_only_rules(config)

@@ -26,6 +26,9 @@ class RequestSource(msgspec.Struct, frozen=True, gc=False):
     path: str = ""
     trace_context: Headers = ()
     """The client's `traceparent` and `tracestate`, if it sent them."""
+    agent_id: str = ""
+    job_id: str = ""
+    run_id: str = ""
 
 
 JOB_RUN = RequestSource()

@@ -23,6 +23,7 @@ from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.model import JOB_RUN, ModelRequest, RequestSource, Route
 from gateway.exchange.observer import NOBODY, Observer
 from gateway.exchange.rules import RULES, Rule
+from gateway.exchange.trail import Trail
 from gateway.offload import Offload
 from gateway.reminders.server_tools import ServerTools
 from gateway.routing import Health
@@ -163,6 +164,13 @@ class ExchangeTrace(Observer, Protocol):
 
     def open_turn(self, route: Route) -> Headers:
         """Begin the span of a request to a route; return the headers that tell the upstream."""
+
+
+class TrailKeeper(Protocol):
+    """Keeps the trails of exchanges."""
+
+    def keep(self, trail: Trail) -> None:
+        """Keep a trail whose exchange has ended."""
 
 
 class Tracer(Protocol):

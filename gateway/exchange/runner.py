@@ -32,6 +32,7 @@ from gateway.exchange.events import (
     Outcome,
 )
 from gateway.exchange.machine import MOVES, Exchange, State
+from gateway.exchange.model import ExchangeInfo
 from gateway.exchange.notes import ClientNotes
 from gateway.exchange.observer import (
     NOBODY,
@@ -42,8 +43,16 @@ from gateway.exchange.observer import (
     StateChanged,
     combine,
 )
-from gateway.exchange.ports import Client, ExchangeTrace, Request, Services, Tracer
+from gateway.exchange.ports import (
+    Client,
+    ExchangeTrace,
+    Request,
+    Services,
+    Tracer,
+    TrailKeeper,
+)
 from gateway.exchange.state import CLEAN_UP, ExchangeState
+from gateway.exchange.trail import Trail
 from gateway.exchange.turns import open_turn, relay_turn
 from gateway.exchange.unread_turn import open_unread_turn, show_unread_error
 
@@ -71,8 +80,9 @@ class ExchangeRunner:
         client: Client,
         observer: Observer,
         trace: ExchangeTrace | None = None,
+        trail: Trail | None = None,
     ) -> None:
-        self._state = ExchangeState(request, client, observer, trace)
+        self._state = ExchangeState(request, client, observer, trace, trail)
         self._work = WORK if request.unread_at is None else UNREAD_WORK
         self._scope: anyio.CancelScope | None = None
 
@@ -83,6 +93,16 @@ class ExchangeRunner:
     def exchange(self) -> Exchange:
         """The machine that decides."""
         return self._state.exchange
+
+    @property
+    def trail(self) -> Trail | None:
+        """What happened in it so far, if that is kept."""
+        return self._state.trail
+
+    @property
+    def info(self) -> ExchangeInfo:
+        """Which exchange it is, and whose."""
+        return self._state.info
 
     @property
     def session_key(self) -> tuple[str, str | None]:
@@ -119,13 +139,19 @@ class ExchangeRunner:
 
     async def _run(self) -> None:
         state, exchange = self._state, self._state.exchange
+        now = state.services.now
         effect: Effect | None = exchange.open_turn()
         try:
             while effect is not None and not state.ending:
                 outcome = await self._work[type(effect)](state, effect)
-                effect = exchange.handle(outcome) if outcome is not None else None
-                # After an error was shown, or all let go of, the machine is where it was.
-                if outcome is not None and StateChanged in state.wants:
+                if outcome is None:
+                    # After an error was shown, or all let go of, the machine is where it was.
+                    effect = None
+                    break
+                effect = exchange.handle(outcome)
+                if (trail := state.trail) is not None:
+                    trail.steps.append((now(), exchange.state))
+                if StateChanged in state.wants:
                     await self._tell_state(effect)
         finally:
             if effect is not None and state.ending:
@@ -139,11 +165,14 @@ class ExchangeRunner:
         if not isinstance(effect, ShowError | LetGo):
             was_held, cut = exchange.state is State.HOLDING, state.cut
             after = exchange.handle(ClientGone() if state.gone or cut is None else Cut(cut))
+            self._note_move()
             if was_held and isinstance(after, Close) and HoldEnded in state.wants:
                 await state.tell(HoldEnded(after.reason))
         while after is not None:
             outcome = await self._work[type(after)](state, after)
             after = state.exchange.handle(outcome) if outcome is not None else None
+            if outcome is not None:
+                self._note_move()
 
     def cut(self, error: HoldgateError) -> None:
         """End what is under way: the gateway has to go, or its session was deleted."""
@@ -161,14 +190,30 @@ class ExchangeRunner:
         state, error = self._state, Unavailable("Something went wrong inside the gateway.")
         if MOVES[state.exchange.state]:
             state.exchange.handle(Crashed(error))
+            self._note_move()
         state.error = error
         state.status = state.status if state.client.started else error.status
+
+    def _note_move(self) -> None:
+        if self.trail is not None:
+            self.trail.steps.append((self._state.services.now(), self.exchange.state))
 
     def tell_end(self) -> None:
         """Tell how it went; nobody is waited for."""
         state, now = self._state, self._state.services.now()
+        ended = self.sum_up(now)
+        if (trail := state.trail) is not None:
+            if ended.error is None:
+                trail.ended = ended
+            else:
+                trail.end_with_error(ended, ended.error)
+        state.observer.observe(now, ended)
+
+    def sum_up(self, now: float) -> ExchangeEnded:
+        """Say how it went until now."""
+        state = self._state
         first = state.first_at - state.begun if state.first_at is not None else None
-        ended = ExchangeEnded(
+        return ExchangeEnded(
             info=state.info,
             state=state.exchange.state,
             route=state.exchange.route,
@@ -182,7 +227,28 @@ class ExchangeRunner:
             error=state.error,
             lost=state.lost,
         )
-        state.observer.observe(now, ended)
+
+    def end_hold(self, reason: str) -> bool:
+        """End its hold, so that the answer is finished; tell whether it was held."""
+        # It may be held no more in the next moment, or not yet: the hold itself is asked.
+        tools = self._state.tools
+        is_held = self.exchange.state is State.HOLDING and tools is not None
+        return is_held and tools is not None and tools.policy.end_hold(reason)
+
+    def sample(self, now: float) -> None:
+        """Note how many bytes of the turn came so far, and when the client got a heartbeat.
+
+        To be told of each heartbeat costs more. While no bytes come, nothing else is sent.
+        """
+        state, trail = self._state, self.trail
+        if trail is None:
+            return
+        exchange, client = state.exchange, state.client
+        # Before the heartbeats: bytes that came meanwhile explain what was sent.
+        if exchange.state is State.RELAYING:
+            trail.note_flow(now, exchange.number, state.turn_bytes)
+        if client.started and trail.is_later(client.last, exchange.state):
+            trail.note_beat(client.last)
 
     def _leave(self) -> None:
         if not self._state.gone:
@@ -218,17 +284,21 @@ class LiveExchanges:
         """Hears of all exchanges."""
         self.tracer: Tracer | None = None
         """Traces all exchanges."""
+        self.trails: TrailKeeper | None = None
+        """Keeps the trails of all exchanges."""
         self.draining = False
         """Whether no new ones are let in."""
 
     async def run(self, request: Request, client: Client) -> None:
         """Answer one request, whatever happens."""
-        observer, tracer = self._observer_of(request, client), self.tracer
-        trace = None
+        observer, tracer, trails = self._observer_of(request, client), self.tracer, self.trails
+        trace = trail = None
         if tracer is not None:
             trace = tracer.open_exchange(request)
             observer = combine(observer, trace)
-        runner = ExchangeRunner(request, client, observer, trace)
+        if trails is not None:
+            trail = Trail(request.source, self.services.now())
+        runner = ExchangeRunner(request, client, observer, trace, trail)
         allowance = request.allowance
         # In a long wait the runner lets go of what is large in it, and nobody else is to hold it.
         del request
@@ -247,6 +317,9 @@ class LiveExchanges:
             if self._left is not None:
                 self._left.set()
             runner.tell_end()
+            # Last of all: then it has its end.
+            if trails is not None and trail is not None:
+                trails.keep(trail)
 
     def _observer_of(self, request: Request, client: Client) -> Observer:
         """Return who hears all that happens in one exchange; mostly nobody does."""

@@ -39,6 +39,7 @@ from gateway.exchange.observer import (
     Wants,
 )
 from gateway.exchange.ports import Client, ExchangeTrace, Request, Services
+from gateway.exchange.trail import Trail, join_wants
 from gateway.reminders.server_tools import NO_TOOLS, SERVER_TOOLS, ServerTools
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.wire.http_client.failures import describe_failure
@@ -72,6 +73,7 @@ class ExchangeState:
     client: Client
     observer: Observer = NOBODY
     trace: ExchangeTrace | None = None
+    trail: Trail | None = None
     services: Services = field(init=False)
     wants: Wants = field(init=False)
     info: ExchangeInfo = field(init=False)
@@ -127,6 +129,8 @@ class ExchangeState:
         if len(routes) > 1:
             routes = services.health.order(routes, self.begun)
         self.wants = self.observer.wants
+        if self.trail is not None:
+            self.wants = join_wants(self.wants)
         self.info = ExchangeInfo(
             request.exchange_id,
             request.id,
@@ -214,7 +218,10 @@ class ExchangeState:
 
     async def tell(self, happening: Happening) -> None:
         """Tell the observer what it wants to hear."""
-        pending = self.observer.observe(self.services.now(), happening)
+        at, kind = self.services.now(), type(happening)
+        if self.trail is not None and kind in self.trail.wants:
+            self.trail.observe(at, happening)
+        pending = self.observer.observe(at, happening) if kind in self.observer.wants else None
         if pending is not None:
             await pending
 

@@ -42,6 +42,7 @@ from gateway.exchange.observer import (
 )
 from gateway.exchange.settling import settle
 from gateway.exchange.state import ExchangeState
+from gateway.exchange.trail import TURN_ENDED
 from gateway.exchange.turn_signatures import keep_signatures, load_signatures
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.sessions.request_session import RequestSession
@@ -286,24 +287,29 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
         # Before the connection is given back, which may take a moment: a client that leaves just
         # then has used these tokens. And nothing of the turn can break any more.
         ended, state.turn_reads = _describe_turn(state, end, tap), 0
-        pending = state.observer.observe(state.turn_began + ended.seconds, ended)
+        at = state.turn_began + ended.seconds
+        if (trail := state.trail) is not None:
+            trail.steps.append((at, TURN_ENDED, end.stop, ended.bytes, end.usage, ended.route))
+        pending = state.observer.observe(at, ended) if TurnEnded in state.observer.wants else None
         if pending is not None:
             await pending
     state.turn = None
     await turn.release()
     if state.has_slot:
         state.release_slot()
-    if UpstreamClosed in state.wants:
+    # The trail knows it by the end of the turn.
+    if UpstreamClosed in state.observer.wants:
         await state.tell(UpstreamClosed(state.exchange.number, was_cut=False))
     return await _end_turn(state, end, tap)
 
 
 async def _pass_on(state: ExchangeState, turn: Turn, tap: Tap) -> None:
-    client, feed, size, reads = state.client, tap.feed, 0, 0
+    client, feed, reads = state.client, tap.feed, 0
     claims = None if state.tools is None else state.tools.claims
     try:
         async for data in turn:
-            size += len(data)
+            # Not in a variable of its own: whoever looks at the exchange reads it meanwhile.
+            state.turn_bytes += len(data)
             reads += 1
             shown = feed(data)
             if shown:
@@ -322,7 +328,6 @@ async def _pass_on(state: ExchangeState, turn: Turn, tap: Tap) -> None:
         else:
             await _show(state, tap.close())
     finally:
-        state.turn_bytes += size
         state.turn_reads += reads
 
 

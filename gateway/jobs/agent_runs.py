@@ -20,6 +20,7 @@ from gateway.agents.locks import Lease, Locks
 from gateway.agents.model import TURNS, AgentMessage, Outcome
 from gateway.agents.service import Agents
 from gateway.errors import HoldgateError
+from gateway.exchange.model import RequestSource
 from gateway.jobs.model import Job, Run
 from gateway.jobs.run_services import RunOutcome, SchedulerServices
 from gateway.jobs.runner import Slots, make_result_item
@@ -55,26 +56,27 @@ class AgentRuns:
     async def execute(self, job: Job, run: Run, lease: Lease | None) -> RunOutcome:
         """Send the job's message to its agent, and return the outcome."""
         fresh = not _is_main(job)
-        return _make_outcome(await self._chat(job, run.run_id, job.message, lease, fresh))
+        return _make_outcome(await self._chat(job, run, job.message, lease, fresh))
 
     async def tell(self, job: Job, run: Run, message: str, lease: Lease) -> Outcome:
         """Send the result of a run to the agent of the job's session."""
-        return await self._chat(job, name_result(run), message, lease, fresh=False)
+        return await self._chat(job, run, message, lease, fresh=False, name=name_result(run))
 
     async def _chat(
-        self, job: Job, name: str, message: str, lease: Lease | None, fresh: bool
+        self, job: Job, run: Run, message: str, lease: Lease | None, fresh: bool, name: str = ""
     ) -> Outcome:
         request = AgentMessage(
             owner=job.user_id,
             agent=self._agents.find(job.agent_id),
             session=job.session_id,
             text=message,
-            exchange_id=name,
-            request_id=name,
+            exchange_id=name or run.run_id,
+            request_id=name or run.run_id,
             fresh=fresh,
             may_hold=False,
             may_schedule=False,
             collects=False,
+            source=RequestSource("", (), job.agent_id, job.job_id, run.run_id),
         )
         return await self._agents.chat(lease, request, AgentListener())
 

@@ -13,7 +13,7 @@ from gateway.dialects import DIALECTS
 from gateway.dialects.protocol import Dialect
 from gateway.errors import Headers, NotFound
 from gateway.exchange.additions import Addition, UserText
-from gateway.exchange.model import ModelRequest
+from gateway.exchange.model import ModelRequest, RequestSource
 from gateway.exchange.prepare import ExchangeInput, ExchangePreparer
 from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.collecting_client import CollectingClient
@@ -76,6 +76,7 @@ class RelayRuns:
             takes_over=False,
             may_hold=False,
             collects=False,
+            source=RequestSource(job_id=job.job_id, run_id=run.run_id),
         )
         request = await self._preparer.prepare(given, lambda view: client)
         await self._exchanges.run(request, client)

@@ -52,6 +52,8 @@ class JobIndex:
         self._session_keys: dict[str, SessionKey] = {}
         self._watchers = Watchers()
         self._listeners: tuple[JobListener, ...] = ()
+        self.changes = 0
+        """How often any job changed, an agent's too."""
         self._changed: set[str] | None = set()
         """The jobs that changed before all were loaded; None since then."""
 
@@ -103,6 +105,7 @@ class JobIndex:
 
     def put(self, job: Job) -> None:
         """Add or replace a job."""
+        self.changes += 1
         if self._changed is not None:
             self._changed.add(job.job_id)
         session_key = (job.user_id, job.session_id)
@@ -118,6 +121,7 @@ class JobIndex:
 
     def drop(self, job_id: str) -> None:
         """Remove a job."""
+        self.changes += 1
         if self._changed is not None:
             self._changed.add(job_id)
         session_key = self._session_keys.pop(job_id, None)

@@ -27,7 +27,7 @@ from gateway.reminders.turn_claim import TurnClaims
 from gateway.stores.documents import SessionKey
 from gateway.stores.waiting import Unsubscribe
 
-DUE, GONE, TAKEN_OVER, REPLACED, DRAINING, LIMIT, LEFT = (
+DUE, GONE, TAKEN_OVER, REPLACED, DRAINING, LIMIT, LEFT, BY_HAND = (
     "due",
     "reminder_gone",
     "taken_over",
@@ -35,6 +35,7 @@ DUE, GONE, TAKEN_OVER, REPLACED, DRAINING, LIMIT, LEFT = (
     "draining",
     "limit",
     "client_gone",
+    "by_hand",
 )
 # How far the clock may fall behind the steady time before a hold counts as too long.
 LATE_MS = 1000
@@ -171,12 +172,14 @@ class Holds:
             self._forget(hold)
         return seconds
 
-    def end(self, owner: str, session: str, reason: str = TAKEN_OVER) -> None:
-        """End the hold of a session, if there is one."""
+    def end(self, owner: str, session: str, reason: str = TAKEN_OVER) -> bool:
+        """End the hold of a session; tell whether there was one."""
         hold = self._open.get((owner, session))
-        if hold is not None:
-            self._forget(hold)
-            hold.end(reason)
+        if hold is None:
+            return False
+        self._forget(hold)
+        hold.end(reason)
+        return True
 
     def drain(self) -> None:
         """End all holds, and start no new ones."""
@@ -354,6 +357,12 @@ class HoldPolicy:
         if not reminds and not results:
             return False
         return await self._claims.claim(reminds, results, held.rouse) is not None
+
+    def end_hold(self, reason: str) -> bool:
+        """End the hold of this answer; tell whether it was held."""
+        # There is at most one hold for each session, and this exchange is held.
+        session = self._claims.session
+        return session is not None and self._holds.end(self._scope.owner, session, reason)
 
     async def calm(self) -> None:
         """Wait until all holds that were due together with this one have ended."""

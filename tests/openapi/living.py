@@ -67,7 +67,8 @@ class Gate:
         """Send a request; of a stream that does not end by itself only the head is read."""
         settings = {"stream": True, "timeout": PATIENCE, "allow_redirects": False}
         answer = self._session.request(**{**asked, **settings})
-        if asked["url"].endswith("/events") and answer.headers.get("content-type") == STREAM:
+        endless = ("/events", "/api/console/feed")
+        if asked["url"].endswith(endless) and answer.headers.get("content-type") == STREAM:
             answer._content = b""
             answer.close()
         assert answer.content is not None

@@ -14,8 +14,9 @@ import anyio
 import uvicorn
 
 from gateway.api.admission import Admission, AdmissionMiddleware, Keys, Owner
-from gateway.api.delivery import DeliveryArea, FeedTimes
+from gateway.api.delivery import DeliveryArea
 from gateway.api.error_router import ErrorRouter
+from gateway.api.event_stream import FeedTimes
 from gateway.clock import ManualClock, TimerQueue
 from gateway.outbox.feed import Feed
 from gateway.outbox.inbox import Inbox, Seen

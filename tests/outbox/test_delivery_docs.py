@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.api.delivery import EVENT_ID, HEARTBEAT, LONGEST_WAIT_MS
+from gateway.api.delivery import EVENT_ID, LONGEST_WAIT_MS
+from gateway.api.event_stream import HEARTBEAT
 from gateway.config import Config
 from gateway.outbox.feed import KINDS
 from gateway.outbox.inbox import Seen, read_cursor

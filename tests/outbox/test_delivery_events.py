@@ -13,7 +13,7 @@ import pytest
 from httpx_sse import aconnect_sse
 from sse_starlette.sse import _get_shutdown_state
 
-from gateway.api.delivery import FeedTimes
+from gateway.api.event_stream import FeedTimes
 from tests.gateway.client import Client
 from tests.gateway.wire import get
 from tests.outbox.house import MINUTE, OWNER, SESSION, SOON, House, Open, open_house

@@ -25,6 +25,7 @@ class Ids:
     task: str
     item: str
     response: str
+    exchange: str
 
 
 Try = Callable[[Ids], tuple[str, Any]]
@@ -108,6 +109,22 @@ MODELS: dict[Way, tuple[Try, ...]] = {
         _anything(body={"message": "x", "agentId": AGENT, "sessionId": SESSION, "userId": "ann"}),
     ),
 }
+EXCHANGE = "/api/console/exchanges/{}"
+FEED: Way = ("GET", "/api/console/feed")
+EXCHANGES: dict[Way, tuple[Try, ...]] = {
+    ("GET", "/api/console/exchanges"): (
+        _anything("?owner=ann"),
+        _anything("?session=canary"),
+        lambda ids: (f"?q={ids.exchange}", None),
+    ),
+    ("GET", EXCHANGE): (lambda ids: (ids.exchange, None),),
+    ("POST", f"{EXCHANGE}/end_hold"): (lambda ids: (ids.exchange, None),),
+    ("POST", f"{EXCHANGE}/cut"): (lambda ids: (ids.exchange, None),),
+    FEED: (
+        lambda ids: (f"?topics=exchange:{ids.exchange},job:{ids.job},session:{SESSION}", None),
+        _anything("?topics=summary,live,jobs,sessions,health"),
+    ),
+}
 SESSIONS: dict[Way, tuple[Try, ...]] = {
     ("GET", "/api/sessions"): (
         _anything(),
@@ -187,6 +204,7 @@ TRIES: dict[Way, tuple[Try, ...]] = {
     **_cron("/wunder/cron"),
     **_admin("/api/admin/cron"),
     **_admin("/wunder/admin/cron"),
+    **EXCHANGES,
     **SESSIONS,
 }
 
