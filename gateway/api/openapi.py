@@ -151,9 +151,9 @@ AREAS = (
     Area(
         "console",
         "The console: its page and files, who is signed in to it, and what it shows: exchanges, "
-        "live and lately ended, metrics, and a feed of changes (times are UTC milliseconds). Each "
-        "owner sees only their own, an admin sees all. Where a key is accepted, so is the cookie of a "
-        "sign-in, from the gateway's own pages.",
+        "live and lately ended, metrics, and a feed of changes. Times are UTC milliseconds. An "
+        "owner sees only their own, an admin sees all. Where a key is accepted, so is the cookie "
+        "of a sign-in, from the gateway's own pages.",
         (
             *console_sign_in.ROUTES,
             *console_exchanges.ROUTES,
