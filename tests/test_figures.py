@@ -13,18 +13,18 @@ HOUSE = Path(__file__).parents[1] / "scripts" / "house"
 # Whoever makes a figure better tightens it here; whoever must make one worse says why.
 # The figures of traces have one or two to spare, since threads and timers meet as they like.
 AT_MOST = {
-    # One more than a request needs: the console's metrics take over counts, now and then just then.
-    "plain: modules": 41,
+    # Two more than a request needs: the console's samplers run now and then just then.
+    "plain: modules": 43,
     # Usage of streams is asked for, every turn is counted, and lines are named by their exchange.
-    "plain: package switches": 67,
-    "hold: modules": 69,  # limits and usage of owners, the form of answers
+    "plain: package switches": 72,
+    "hold: modules": 73,  # limits and usage of owners, the form of answers, the console's trail
     "isolated: modules": 62,
     "class names in two modules": 0,
     "participle functions": 0,  # outside the list of scripts/house/names.py
     "code lines": 44_000,  # features may grow it: the console
     "constructors with > 8 arguments": 0,
-    # A request brings what limits, traces and usage need; two are what the console shows.
-    "classes with > 20 attributes": 11,
+    # A request brings what limits, traces and usage need; three are what the console shows.
+    "classes with > 20 attributes": 12,
 }
 AT_LEAST = {
     "comments per 100, hardest": 5,

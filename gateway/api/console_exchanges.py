@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -11,7 +12,7 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from gateway.api.admission import Keys, incoming_of
+from gateway.api.admission import PROCESS, Keys, incoming_of
 from gateway.api.requests import answer_json, read_positive
 from gateway.api.route import ApiRoute, Parameter, Reply, bind_all
 from gateway.console.live_board import ExchangeQuery, FoundExchange, LiveBoard
@@ -28,6 +29,7 @@ GROUPS = {
     "ended": frozenset(state.value for state in State) - {state.value for state in LIVE},
 }
 NO_STORE = {"cache-control": "no-store"}
+_OTHER_ID = re.compile(r"req_([0-9a-f]{16})[0-9a-f]{8,}").fullmatch
 CUT = "Somebody cut this exchange off in the console."
 
 
@@ -105,8 +107,16 @@ class ConsoleExchangesArea:
         scope, name = self._find_scope(request), request.path_params["id"]
         found = self.board.find(name, scope)
         if found is None:
-            raise NotFound("There is no such exchange, or it ended too long ago.", param="id")
+            raise NotFound(_explain_absence(name), param="id")
         return found
+
+
+def _explain_absence(name: str) -> str:
+    """Say why an exchange is not there; ids carry the process that answers."""
+    named = _OTHER_ID(name)
+    if named is not None and named[1] != PROCESS:
+        return f"This exchange is of the instance {named[1]}; this one is {PROCESS}."
+    return "There is no such exchange, or it ended too long ago."
 
 
 def _read_query(request: WebRequest, scope: str | None) -> ExchangeQuery:

@@ -28,8 +28,8 @@ Reader = Callable[[], Awaitable[Mapping[str, object]]]
 class PolledTopic:
     """A topic whose rows are all read again, if a stamp says that something may have changed.
 
-    Without a stamp they are read at each look. `longest` bounds how old what was read may get:
-    another process may have changed it.
+    Without a stamp they are read at each look, else after so many `looks` in any case: another
+    process may have changed them.
     """
 
     def __init__(

@@ -254,6 +254,14 @@ async def test_the_list_is_paged_and_narrowed() -> None:
         assert (await gate.fetch(get("/api/console/exchanges/n9"))).status == 404
 
 
+async def test_a_trail_of_another_process_is_not_here_and_the_answer_names_it() -> None:
+    async with in_process(None) as gate:
+        other = "0123456789abcdef"
+        answer = await gate.fetch(get(f"/api/console/exchanges/req_{other}00000001"))
+    assert answer.status == 404
+    assert other in answer.json["error"]["message"]
+
+
 class TestOwners:
     TABLES: ClassVar[dict[str, Any]] = {"keys": keys("ann", "bob", "root", admin="root")}
 
