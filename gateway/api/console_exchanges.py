@@ -12,7 +12,7 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from gateway.api.admission import PROCESS, Keys, incoming_of
+from gateway.api.admission import INSTANCE, Keys, incoming_of
 from gateway.api.requests import answer_json, read_positive
 from gateway.api.route import ApiRoute, Parameter, Reply, bind_all
 from gateway.console.live_board import ExchangeQuery, FoundExchange, LiveBoard
@@ -114,8 +114,8 @@ class ConsoleExchangesArea:
 def _explain_absence(name: str) -> str:
     """Say why an exchange is not there; ids carry the process that answers."""
     named = _OTHER_ID(name)
-    if named is not None and named[1] != PROCESS:
-        return f"This exchange is of the instance {named[1]}; this one is {PROCESS}."
+    if named is not None and named[1] != INSTANCE:
+        return f"This exchange is of the instance {named[1]}; this one is {INSTANCE}."
     return "There is no such exchange, or it ended too long ago."
 
 
