@@ -9,7 +9,7 @@ import { go, href } from "../router.js";
 import { say } from "../words.js";
 
 export function createPage(app) {
-  const view = { app, query: new URLSearchParams(), job: null, detail: null, box: h("div") };
+  const view = { app, query: new URLSearchParams(), job: null, detail: null, box: h("div", { class: "job-page" }) };
   view.actions = new JobActions(app, () => write(view));
   return {
     topics: (query) => [`job:${query.get("id") ?? ""}`],
@@ -72,7 +72,7 @@ function bindKeys(view) {
   view.app.keys.setPage([
     { key: "r", say: "jobs.key_run", run: withJob((job) => view.actions.run(job)) },
     { key: "e", say: "jobs.key_toggle", run: withJob((job) => view.actions.toggle(job)) },
-    { key: "n", say: "jobs.key_new", run: () => openEditor(view.app) },
+    { key: "n", say: "jobs.key_new", run: () => openEditor(view.app, { done: (job) => go("job", { id: job.job_id }) }) },
     { key: "Escape", say: "frame.key_back", run: () => go("jobs") },
   ]);
 }

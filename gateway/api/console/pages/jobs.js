@@ -122,11 +122,12 @@ const isOpen = (view, job) => of(view, "id") === job.job_id;
 const open = (view, job) => (WIDE.matches ? setQuery({ id: isOpen(view, job) ? "" : job.job_id }) : go("job", { id: job.job_id }));
 const close = () => setQuery({ id: "", run: "" });
 
-async function create(view) {
-  const job = await openEditor(view.app);
-  if (!job) return;
-  if (!view.app.store.has("jobs")) await readFirst(view);
-  if (WIDE.matches) setQuery({ id: job.job_id });
+function create(view) {
+  const done = async (job) => {
+    if (!hasAll(view)) await readFirst(view);
+    if (WIDE.matches) setQuery({ id: job.job_id });
+  };
+  openEditor(view.app, { done });
 }
 
 function search(view) {

@@ -10,8 +10,8 @@ const NEW = { name: "", message: "", agent_id: "", session_id: "", model: "", se
 
 const valuesOf = (job) => ({ ...NEW, ...Object.fromEntries(Object.keys(NEW).map((name) => [name, job[name] ?? NEW[name]])), message: job.payload?.message ?? "" });
 
-/** Opens the editor; resolves the saved job, or null. `job` with `copy` begins a new one like it. */
-export async function openEditor(app, { job = null, copy = false, draft = null } = {}) {
+/** Opens the editor; `done(job)` is called when it was saved. `job` with `copy` begins a new one like it. */
+export async function openEditor(app, { job = null, copy = false, draft = null, done = () => {} } = {}) {
   const form = new JobForm(app, { job, copy, draft });
   const title = say(job && !copy ? "editor.edit" : copy ? "editor.copy" : "editor.new");
   app.setEditing(true);
@@ -22,8 +22,8 @@ export async function openEditor(app, { job = null, copy = false, draft = null }
   form.close();
   app.setEditing(false);
   // What was typed is not lost by a slip.
-  if (value !== "saved" && form.isChanged()) toast(say("editor.closed"), { undo: () => openEditor(app, { job, copy, draft: form.read() }), seconds: 6 });
-  return form.saved;
+  if (value === "saved") done(form.saved);
+  else if (form.isChanged()) toast(say("editor.closed"), { undo: () => openEditor(app, { job, copy, draft: form.read(), done }), seconds: 6 });
 }
 
 class JobForm {
@@ -95,6 +95,7 @@ class JobForm {
   }
 
   #button = null;
+  #sendsSchedule = false;
 
   #showAgent() {
     this.#fields.model.disabled = this.#agents.value !== "";
@@ -135,7 +136,7 @@ class JobForm {
     if (!this.#job) return { ...Object.fromEntries(Object.entries(values).filter(([, value]) => value !== "")), schedule: this.#when.state.schedule };
     const before = valuesOf(this.#job);
     const changed = Object.entries(values).filter(([name, value]) => value !== before[name]);
-    return { job_id: this.#job.job_id, if_updated_at: this.#job.updated_at, ...Object.fromEntries(changed), ...(this.#when.isChanged() && { schedule: this.#when.state.schedule }) };
+    return { job_id: this.#job.job_id, if_updated_at: this.#job.updated_at, ...Object.fromEntries(changed), ...((this.#when.isChanged() || this.#sendsSchedule) && { schedule: this.#when.state.schedule }) };
   }
 
   /** Sends it; false keeps the dialog open, with what was typed. */
@@ -166,7 +167,8 @@ class JobForm {
     const rows = Object.keys(other).filter((name) => other[name] !== mine[name]);
     const table = h("table", { class: "table both" }, h("thead", {}, h("tr", {}, h("th"), h("th", { scope: "col" }, say("editor.mine")), h("th", { scope: "col" }, say("editor.theirs")))), h("tbody", {}, rows.map((name) => h("tr", {}, h("th", { scope: "row" }, say(name === "when" ? "when.when" : name === "zone" ? "when.zone" : `editor.${name}`)), h("td", {}, show(mine[name])), h("td", {}, show(other[name]))))));
     const keep = () => {
-      this.#job = { ...this.#job, updated_at: theirs.updated_at };
+      this.#sendsSchedule = JSON.stringify(theirs.schedule) !== JSON.stringify(this.#when.state.schedule ?? this.#job.schedule);
+      this.#job = theirs;
       this.#button.click();
     };
     const take = () => this.#takeOver(theirs);
@@ -175,6 +177,7 @@ class JobForm {
 
   #takeOver(job) {
     this.#job = job;
+    this.#sendsSchedule = false;
     this.#when.close();
     const when = new When({ job, tell: () => this.#allow() });
     this.#when.node.replaceWith(when.node);

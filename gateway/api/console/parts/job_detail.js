@@ -30,7 +30,7 @@ export class JobDetail {
     this.#given = given;
     const { actions } = given;
     const job = () => this.#job;
-    this.#title = h("h2", {});
+    this.#title = h(given.close ? "h2" : "h1", {});
     this.#when = h("span", { class: "small muted wrap" });
     this.#run = h("button", { type: "button", onclick: () => actions.run(job()) }, h("span", {}, say("jobs.run")), h("kbd", { class: "hide-s" }, "r"));
     this.#switch = h("button", { type: "button", class: "switch", role: "switch", "aria-label": say("state.on"), onclick: () => actions.toggle(job()) });

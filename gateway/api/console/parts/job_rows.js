@@ -2,8 +2,8 @@
 import { fill, h, setAttribute, setText } from "../h.js";
 import { menuButton } from "./menu.js";
 import { setState, stateWord } from "./state.js";
-import { now, setMoving, setStill, showClock, showDuration, showMinute, showTime, toMs } from "../times.js";
-import { currentLanguage, say, sayCount } from "../words.js";
+import { currentZone, setMoving, setStill, showAge, showClock, showDuration, showMinute, showTime, toMs } from "../times.js";
+import { currentLanguage, locale, say, sayCount } from "../words.js";
 
 /** When it runs, in the current language, with its zone if it has one. */
 export function whenOf(job) {
@@ -11,12 +11,14 @@ export function whenOf(job) {
   return job.schedule.tz && job.schedule.kind !== "every" ? say("jobs.in_zone", { words, zone: job.schedule.tz }) : words;
 }
 
+const showDate = (time) => new Date(toMs(time)).toLocaleDateString(locale(), { day: "numeric", month: "short", timeZone: currentZone() });
+
 /** Why it is off: after failures, after its one time, or by a person. */
 export function whyOff(job) {
   if (job.consecutive_failures > 0 && job.disabled_reason) return sayCount("jobs.after_failures", job.consecutive_failures);
   if (job.disabled_reason) return job.disabled_reason;
   if (job.schedule.kind === "at" && job.last_run_at) return say("jobs.after_once");
-  return say("jobs.by_owner", { time: showTime(job.updated_at) });
+  return say("jobs.by_owner", { time: showDate(job.updated_at) });
 }
 
 /** The line below the state: [glyph, word, why]. */
@@ -94,13 +96,13 @@ export function writeNext(node, job, isAsleep) {
   } else {
     setMoving(first, "until", job.next_run_at);
     const time = job.waits_ms ? showMinute(job.next_run_at) : showTime(job.next_run_at);
-    setText(second, job.waits_ms ? say("jobs.waits", { time, wait: showDuration(job.waits_ms) }) : time);
+    setText(second, job.waits_ms ? say("jobs.waits", { time, wait: job.waits_ms < 60000 ? showDuration(job.waits_ms) : showAge(job.waits_ms) }) : time);
   }
 }
 
 function writeLast(node, job) {
   const [first, second] = node.children;
-  if (job.last_run_at) setMoving(first, "age", job.last_run_at, now() - toMs(job.last_run_at) < 60000 ? "" : "jobs.ago");
+  if (job.last_run_at) setMoving(first, "age", job.last_run_at);
   else setStill(first, "–");
   setText(second, job.last_status ? say(`job.run_${job.last_status}`) : "");
 }

@@ -24,11 +24,11 @@ function inputTime(ms, zone) {
 export function timesTable(times, zone) {
   const mine = currentZone();
   const both = zone && zone !== mine;
-  const day = (at, where) => `${new Intl.DateTimeFormat(locale(), { weekday: "short", day: "numeric", month: "short", timeZone: where }).format(at)} ${showMinute(at, where)}`;
+  const show = (at, where, day = { weekday: "short", day: "numeric", month: "short" }) => `${new Date(at).toLocaleDateString(locale(), { ...day, timeZone: where })} ${showMinute(at, where)}`;
   const row = ({ at, clock_change: changed }) => {
     const ms = toMs(at);
     const mark = changed ? h("span", { class: "small s-holding", title: say("when.clock_change") }, ` ⚠ ${say("when.clock_change_short")}`) : null;
-    return h("tr", {}, both ? h("td", {}, day(ms, zone), mark) : null, h("td", { class: both ? "muted" : null }, day(ms, mine), both ? null : mark), h("td", { class: "num" }, moving("until", ms)));
+    return h("tr", {}, h("td", {}, show(ms, both ? zone : mine), mark), both ? h("td", { class: "muted" }, show(ms, mine, { weekday: "short" })) : null, h("td", { class: "num" }, moving("until", ms)));
   };
   const head = (text, kind) => h("th", { scope: "col", class: kind }, text);
   return h("table", { class: "table times" }, h("thead", {}, h("tr", {}, both ? head(zone) : null, head(say("when.yours", { zone: mine })), head(say("when.in"), "num"))), h("tbody", {}, times.map(row)));
