@@ -6,7 +6,7 @@ import { empty, failure, loading } from "../parts/empty.js";
 import { makeHeat } from "../parts/heat.js";
 import { JobActions } from "../parts/job_actions.js";
 import { JobDetail } from "../parts/job_detail.js";
-import { JOB_COLUMNS, whenOf } from "../parts/job_rows.js";
+import { JOB_COLUMNS } from "../parts/job_rows.js";
 import { List } from "../parts/list.js";
 import { go, setQuery } from "../router.js";
 import { now, showNumber } from "../times.js";
@@ -47,6 +47,7 @@ export function createPage(app) {
       if (change.topics.has("jobs")) readHeatSoon(view);
       if (change.topics.has("jobs") || change.topics.has("summary")) write(view);
       else if (change.tick && view.actions.isWaiting()) write(view);
+      else if (change.tick) view.list.draw(); // ages grow
     },
     leave() {
       view.stop.abort();
@@ -177,10 +178,17 @@ const hasAll = (view) => view.app.store.has("jobs");
 const jobsOf = (view) => (hasAll(view) ? [...view.app.store.rows("jobs").values()] : view.first?.jobs ?? []);
 const rowOf = (view, id) => (hasAll(view) ? view.app.store.row("jobs", id) : view.first?.jobs.find((job) => job.job_id === id));
 
+// A row that changes is another object, so its text is made once.
+const texts = new WeakMap();
+
+function textOf(job) {
+  if (!texts.has(job)) texts.set(job, [job.name, job.payload.message, job.session_id, job.agent_id, job.job_id, job.user_id, job.words.en, job.words.zh, job.schedule.tz].join("\n").toLowerCase());
+  return texts.get(job);
+}
+
 function findJobs(view) {
   const word = of(view, "q").toLowerCase();
-  const fits = (job) => [job.name, job.payload.message, job.session_id, job.agent_id, job.job_id, job.user_id, whenOf(job)].some((text) => text?.toLowerCase().includes(word));
-  return word ? jobsOf(view).filter(fits) : jobsOf(view);
+  return word ? jobsOf(view).filter((job) => textOf(job).includes(word)) : jobsOf(view);
 }
 
 function chooseRows(view, found = findJobs(view)) {

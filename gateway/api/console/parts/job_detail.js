@@ -38,7 +38,7 @@ export class JobDetail {
     const bar = h("div", { class: "detail-bar" }, this.#run, h("button", { type: "button", onclick: () => openEditor(given.app, { job: job() }) }, say("jobs.edit")), this.#switch, menuButton(say("jobs.more"), () => actions.menu(job(), given.gone)));
     this.#state = stateWord("on");
     this.#why = h("span", { class: "small muted wrap" });
-    this.#due = h("div", { class: "two due" }, h("span", { class: "moving countdown" }), h("span"));
+    this.#due = h("div", { class: "due" }, h("b", { class: "moving" }), document.createTextNode(""));
     this.#body = h("div", { class: "grid" });
     this.#list = h("ol", { class: "runs" });
     this.#below = h("div");

@@ -1,8 +1,8 @@
 // A job in a list: its columns, its state in words, its last runs as ticks.
-import { fill, h, setAttribute, setText } from "../h.js";
+import { fill, h, setAttribute } from "../h.js";
 import { menuButton } from "./menu.js";
-import { setState, stateWord } from "./state.js";
-import { currentZone, setMoving, setStill, showAge, showClock, showDuration, showMinute, showTime, toMs } from "../times.js";
+import { glyph } from "./state.js";
+import { currentZone, now, setMoving, setStill, showAge, showClock, showDuration, showMinute, showTime, toMs } from "../times.js";
 import { currentLanguage, locale, say, sayCount } from "../words.js";
 
 /** When it runs, in the current language, with its zone if it has one. */
@@ -48,90 +48,76 @@ export function drawTicks(svg, statuses) {
 
 export const makeTicks = () => h("svg", { width: 84, height: 16, viewBox: "0 0 84 16", class: "ticks", role: "img" });
 
-const two = (first = {}) => h("div", { class: "two" }, h("span", first), h("span"));
+const line = (text) => text.replace(/\s+/g, " ");
+const text = () => document.createTextNode("");
 
-/** The columns. `view`: isPicked(id), isQueued(id), isOn(job), isAsleep() (no job runs), actions. */
+/** The columns, with few elements: a cell's second line is text after a line break.
+ *
+ * `view`: app, day(), isPicked(id), isQueued(job), isOn(job), isAsleep() (no job runs), and what a person does: pick, run,
+ * toggle, menu.
+ */
 export const JOB_COLUMNS = (view) => [
   { name: "pick", title: "", make: () => makePick(view), key: (job) => `${job.job_id} ${view.isPicked(job.job_id)} ${job.name}`, write: (node, job) => writePick(view, node, job) },
-  { name: "name", title: say("jobs.col_name"), make: () => h("div", { class: "two" }, h("b"), h("span")), key: (job) => `${job.name} ${job.user_id} ${whenOf(job)}`, write: (node, job) => writeName(view, node, job) },
-  { name: "state", title: say("jobs.col_state"), make: () => h("div", { class: "two" }, stateWord("on"), h("span")), key: (job) => `${stateOf(job, view.isQueued(job))}`, write: (node, job) => writeState(view, node, job) },
-  { name: "next", title: say("jobs.col_next"), make: () => two({ class: "moving countdown" }), key: (job) => `${job.state} ${job.next_run_at} ${job.running_at} ${job.waits_ms} ${view.isAsleep()} ${view.day()}`, write: (node, job) => writeNext(node, job, view.isAsleep()) },
-  { name: "last", title: say("jobs.col_last"), make: () => two({ class: "moving" }), key: (job) => `${job.last_run_at} ${job.last_status}`, write: writeLast },
-  { name: "result", title: say("jobs.col_result"), make: () => h("div", { class: "result" }, makeTicks(), h("span", { class: "small bad-text cut" })), key: (job) => `${job.last_runs} ${job.last_error}`, write: writeResult },
-  { name: "acts", title: "", make: () => makeActs(view), key: (job) => `${job.job_id} ${job.name} ${view.isOn(job)}`, write: (node, job) => writeActs(view, node, job) },
+  { name: "name", title: say("jobs.col_name"), text: (job) => `${line(job.name)}\n${whenOf(job)}${job.user_id === view.app.me.owner ? "" : ` · ${job.user_id}`}` },
+  { name: "state", title: say("jobs.col_state"), make: () => [glyph("on"), text()], key: (job) => stateOf(job, view.isQueued(job)).join(), write: (node, job) => writeState(view, node.parentNode, job) },
+  { name: "next", title: say("jobs.col_next"), make: () => [h("b", { class: "moving" }), text()], key: (job) => `${job.state} ${job.next_run_at} ${job.running_at} ${job.waits_ms} ${view.isAsleep()} ${view.day()}`, write: (node, job) => writeNext(node.parentNode, job, view.isAsleep()) },
+  { name: "last", title: say("jobs.col_last"), text: (job) => (job.last_run_at ? `${showAge(now() - toMs(job.last_run_at))}\n${job.last_status ? say(`job.run_${job.last_status}`) : ""}` : "–") },
+  { name: "result", title: say("jobs.col_result"), make: () => [makeTicks(), text()], key: (job) => `${job.last_runs} ${job.last_error} ${job.last_status}`, write: writeResult },
+  { name: "acts", title: "", make: () => makeActs(view), key: (job) => `${job.job_id} ${job.name} ${view.isOn(job)}`, write: (node, job) => writeActs(view, node.parentNode, job) },
 ];
 
 function makePick(view) {
   const box = h("input", { type: "checkbox", tabindex: -1, onclick: (event) => view.pick(box.job, event.shiftKey) });
-  return h("label", { class: "pick" }, box);
+  return box;
 }
 
-function writePick(view, node, job) {
-  node.firstChild.job = job;
-  node.firstChild.checked = view.isPicked(job.job_id);
-  setAttribute(node.firstChild, "aria-label", say("jobs.pick", job));
+function writePick(view, box, job) {
+  box.job = job;
+  box.checked = view.isPicked(job.job_id);
+  setAttribute(box, "aria-label", say("jobs.pick", job));
 }
 
-function writeName(view, node, job) {
-  setText(node.firstChild, job.name);
-  setText(node.lastChild, [whenOf(job), job.user_id === view.app.me.owner ? "" : job.user_id].filter(Boolean).join(" · "));
-  node.title = `${job.name}\n${whenOf(job)}`;
-}
-
-function writeState(view, node, job) {
+function writeState(view, cell, job) {
   const [state, word, why] = stateOf(job, view.isQueued(job));
-  setState(node.firstChild, state, { word });
-  setText(node.lastChild, why);
+  const drawn = glyph(state);
+  cell.firstChild.replaceWith(drawn);
+  cell.lastChild.data = ` ${word}\n${why}`;
+  setAttribute(cell, "class", `c-state ${[...drawn.classList].pop()}`);
 }
 
-/** Countdown and time, or how long it has been running. */
-export function writeNext(node, job, isAsleep) {
-  const [first, second] = node.children;
+/** Countdown and time, or how long it has been running: into an element and the text after it. */
+export function writeNext(cell, job, isAsleep) {
+  const [first, second] = cell.childNodes;
   if (job.state === "running") {
     setMoving(first, "since", job.running_at, "jobs.for");
-    setText(second, job.due_at ? say("jobs.due", { time: showClock(job.due_at) }) : say("jobs.since", { time: showClock(job.running_at) }));
+    second.data = `\n${job.due_at ? say("jobs.due", { time: showClock(job.due_at) }) : say("jobs.since", { time: showClock(job.running_at) })}`;
   } else if (isAsleep || !job.enabled || !job.next_run_at) {
     setStill(first, "–");
-    setText(second, "");
+    second.data = "";
   } else {
     setMoving(first, "until", job.next_run_at);
-    const time = job.waits_ms ? showMinute(job.next_run_at) : showTime(job.next_run_at);
-    setText(second, job.waits_ms ? say("jobs.waits", { time, wait: job.waits_ms < 60000 ? showDuration(job.waits_ms) : showAge(job.waits_ms) }) : time);
+    const wait = job.waits_ms < 60000 ? showDuration(job.waits_ms ?? 0) : showAge(job.waits_ms);
+    second.data = `\n${job.waits_ms ? say("jobs.waits", { time: showMinute(job.next_run_at), wait }) : showTime(job.next_run_at)}`;
   }
 }
 
-function writeLast(node, job) {
-  const [first, second] = node.children;
-  if (job.last_run_at) setMoving(first, "age", job.last_run_at);
-  else setStill(first, "–");
-  setText(second, job.last_status ? say(`job.run_${job.last_status}`) : "");
-}
-
-function writeResult(node, job) {
-  drawTicks(node.firstChild, job.last_runs ?? []);
-  setText(node.lastChild, job.last_status === "error" ? job.last_error ?? "" : "");
-  node.title = job.last_error ?? "";
+function writeResult(svg, job) {
+  drawTicks(svg, job.last_runs ?? []);
+  svg.nextSibling.data = job.last_status === "error" ? `\n${line(job.last_error ?? "")}` : "";
+  setAttribute(svg.parentNode, "title", job.last_error);
 }
 
 function makeActs(view) {
-  const job = () => node.job;
-  const node = h(
-    "div",
-    { class: "acts" },
-    h("button", { type: "button", class: "quiet square play", onclick: () => view.run(job()) }),
-    h("button", { type: "button", class: "switch", role: "switch", onclick: () => view.toggle(job()) }),
-    menuButton("", () => view.menu(job()), "⋯"),
-  );
-  return node;
+  const job = () => run.parentNode.job;
+  const run = h("button", { type: "button", class: "quiet square play", title: say("jobs.run"), onclick: () => view.run(job()) });
+  return [run, h("button", { type: "button", class: "switch", role: "switch", onclick: () => view.toggle(job()) }), menuButton("", () => view.menu(job()), "⋯")];
 }
 
-function writeActs(view, node, job) {
-  node.job = job;
-  const [run, toggle, more] = node.children;
+function writeActs(view, cell, job) {
+  cell.job = job;
+  const [run, toggle, more] = cell.children;
   setAttribute(run, "aria-label", say("jobs.run_named", job));
-  setAttribute(run, "title", say("jobs.run"));
   setAttribute(toggle, "aria-label", say("jobs.on_named", job));
   setAttribute(toggle, "aria-checked", String(view.isOn(job)));
   setAttribute(more, "aria-label", say("jobs.more_named", job));
 }
-
