@@ -67,7 +67,7 @@ const sleepOf = (view) => needs(view).find((one) => one.kind === "scheduler_off"
 
 function drawPage(view, main) {
   const { app } = view;
-  const actions = (view.actions = new JobActions(app, () => write(view)));
+  const actions = (view.actions = new JobActions(app, (force) => write(view, force)));
   view.search = h("input", { type: "search", placeholder: say("jobs.search"), "aria-label": say("jobs.search"), oninput: () => search(view) });
   view.search.value = of(view, "q");
   view.heat = makeHeat();
@@ -127,6 +127,7 @@ function create(view) {
   const done = async (job) => {
     if (!hasAll(view)) await readFirst(view);
     if (WIDE.matches) setQuery({ id: job.job_id });
+    write(view, true);
   };
   openEditor(view.app, { done });
 }

@@ -10,6 +10,12 @@ const NEW = { name: "", message: "", agent_id: "", session_id: "", model: "", se
 
 const valuesOf = (job) => ({ ...NEW, ...Object.fromEntries(Object.keys(NEW).map((name) => [name, job[name] ?? NEW[name]])), message: job.payload?.message ?? "" });
 
+/** Shows a job as an answer had it, before the feed tells; null: it is gone. */
+export function noteJob(store, id, job) {
+  const topics = { jobs: id, [`job:${id}`]: "job" };
+  for (const [topic, key] of Object.entries(topics)) if (store.has(topic)) store.apply({ [topic]: job ? { put: { [key]: job } } : { drop: [key] } });
+}
+
 /** Opens the editor; `done(job)` is called when it was saved. `job` with `copy` begins a new one like it. */
 export async function openEditor(app, { job = null, copy = false, draft = null, done = () => {} } = {}) {
   const form = new JobForm(app, { job, copy, draft });
@@ -148,6 +154,7 @@ class JobForm {
     try {
       const { data } = await post(path, this.#body());
       this.saved = data.job;
+      noteJob(this.#app.store, data.job.job_id, data.job);
       toast(say(this.#job ? "editor.saved" : "editor.made", data.job));
       return true;
     } catch (error) {

@@ -3,13 +3,13 @@ import { post } from "../api.js";
 import { now, toMs } from "../times.js";
 import { say, sayCount } from "../words.js";
 import { confirmDialog } from "./dialog.js";
-import { openEditor } from "./editor.js";
+import { noteJob, openEditor } from "./editor.js";
 import { toast, toastError } from "./toast.js";
 
 const QUEUED_FOR = 60000;
 const MOST = 500;
 
-/** Actions for one page. `changed()` is called when something is to be drawn again. */
+/** Actions for one page. `changed(force)` draws it again; `force`: although a person points at the list. */
 export class JobActions {
   #app;
   #changed;
@@ -63,7 +63,8 @@ export class JobActions {
     this.#wanted.set(job.job_id, on);
     this.#changed();
     try {
-      await this.#send(job, on ? "enable" : "disable");
+      const { data } = await this.#send(job, on ? "enable" : "disable");
+      noteJob(this.#app.store, job.job_id, data.job);
       if (!on && !isUndo) toast(say("jobs.is_off", job), { undo: () => this.toggle({ ...job, enabled: false }, true), seconds: 6 });
     } catch (error) {
       toastError(error);
@@ -78,6 +79,8 @@ export class JobActions {
     if (!(await confirmDialog({ title: say("jobs.delete_title", job), text: say("jobs.delete_text"), yes: say("jobs.delete") }))) return false;
     try {
       await this.#send(job, "remove");
+      noteJob(this.#app.store, job.job_id, null);
+      this.#changed(true);
       toast(say("jobs.is_deleted", job));
       return true;
     } catch (error) {
@@ -91,6 +94,7 @@ export class JobActions {
     if (action === "remove" && !(await confirmDialog({ title: sayCount("jobs.delete_several", ids.length), text: say("jobs.delete_text"), yes: say("jobs.delete") }))) return [];
     const done = [];
     const failed = [];
+    const at = now();
     try {
       for (let i = 0; i < ids.length; i += MOST) {
         const { data } = await post("/api/cron/bulk", { action, job_ids: ids.slice(i, i + MOST) });
@@ -100,11 +104,12 @@ export class JobActions {
     } catch (error) {
       toastError(error);
     }
-    if (action === "run") for (const id of done) this.#queued.set(id, { at: now(), begun: now() });
+    if (action === "remove") for (const id of done) noteJob(this.#app.store, id, null);
+    if (action === "run") for (const id of done) this.#queued.set(id, { at, begun: at - 100 });
     const undo = action === "disable" && !isUndo && done.length ? () => this.bulk("enable", done, true) : null;
     if (done.length) toast(sayCount(`jobs.bulk_${action}`, done.length), { undo, seconds: 6 });
     if (failed.length) toast(sayCount("jobs.bulk_failed", failed.length, { why: failed[0].message }), { bad: true, seconds: 8 });
-    this.#changed();
+    this.#changed(action === "remove");
     return done;
   }
 
