@@ -30,6 +30,7 @@ async function read(view) {
   try {
     const found = await get("/api/console/tools", {}, view.stop.signal);
     const seen = JSON.stringify(found);
+    if (view.seen && view.box.contains(document.activeElement)) return; // the focus stays where it is
     if (seen !== view.seen) fill(view.box, drawTools(found.tools), drawAgents(found.agents));
     view.seen = seen;
   } catch (error) {

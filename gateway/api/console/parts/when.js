@@ -30,7 +30,7 @@ export function timesTable(times, zone) {
     const mark = changed ? h("span", { class: "small s-holding", title: say("when.clock_change") }, ` ⚠ ${say("when.clock_change_short")}`) : null;
     return h("tr", {}, h("td", {}, show(ms, both ? zone : mine), mark), both ? h("td", { class: "muted" }, show(ms, mine, { weekday: "short" })) : null, h("td", { class: "num" }, moving("until", ms)));
   };
-  const head = (text, kind) => h("th", { scope: "col", class: kind }, text);
+  const head = (text, kind) => h("th", { scope: "col", class: kind }, text.replaceAll("/", "/\u200b"));
   return h("table", { class: "table times" }, h("thead", {}, h("tr", {}, both ? head(zone) : null, head(say("when.yours", { zone: mine })), head(say("when.in"), "num"))), h("tbody", {}, times.map(row)));
 }
 
