@@ -112,12 +112,14 @@ function makeFoot(answer, on) {
   const node = h("footer", { class: "said-foot" }, word, about, choose, open, more);
   const update = () => {
     setState(word, answer.state);
+    word.hidden = answer.isHeld;
     setText(about, describeEnd(answer));
     for (const link of [open, more.lastChild]) {
       setAttribute(link, "href", answer.exchange ? href("exchange", { id: answer.exchange }) : null);
       link.hidden = !answer.exchange;
     }
-    more.hidden = choose.hidden = !answer.trail;
+    more.hidden = !answer.trail;
+    choose.hidden = open.hidden = !answer.trail || answer.isOpen;
     if (answer.trail) setOnce(steps, `${answer.trail.id} ${answer.trail.version} ${answer.trail.state}`, () => drawSteps(answer.trail));
   };
   return { node, update };
