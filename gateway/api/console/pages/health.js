@@ -93,12 +93,12 @@ function drawUpstreams(upstreams) {
   const row = (one) => [
     one.id,
     h("span", {}, stateWord(one.state), one.until ? [" ", moving("until", one.until)] : null),
-    one.p50 === null ? "–" : `${showDuration(one.p50)} / ${showDuration(one.p95)}`,
+    one.p50 === null ? "–" : one.p95 < 1000 ? `${Math.round(one.p50)} / ${showDuration(one.p95)}` : `${showDuration(one.p50)} / ${showDuration(one.p95)}`,
     one.turns || one.failed ? percent(one.failed) : "–",
     showNumber(one.busy),
   ];
   const head = ["upstream", "state", "first", "failed", "busy"].map((name) => say(`health.col_${name}`));
-  const table = h("table", { class: "table dims" }, h("thead", {}, h("tr", {}, cells("th", head))), h("tbody", {}, upstreams.map((one) => h("tr", {}, cells("td", row(one))))));
+  const table = h("table", { class: "table dims tight" }, h("thead", {}, h("tr", {}, cells("th", head))), h("tbody", {}, upstreams.map((one) => h("tr", {}, cells("td", row(one))))));
   return h("section", { class: "panel" }, h("header", {}, h("h2", {}, say("health.upstreams")), h("span", { class: "small muted" }, say("health.five_minutes"))), h("div", { class: "scrolls", tabindex: 0, role: "group", "aria-label": say("health.upstreams") }, table));
 }
 

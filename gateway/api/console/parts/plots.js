@@ -18,9 +18,10 @@ const PLOTS = [
   { name: "live", show: showNumber, stacked: true, lines: (s) => STATES.map((state) => ({ ...one(state, s.live[state] ?? [], state), word: say(`state.${state}`) })) },
   { name: "first", show: showDuration, lines: (s) => [one("p50", s.first_p50, "relaying"), one("p95", s.first_p95, "holding", true)] },
   { name: "bytes", show: (n) => say("health.per_second", { n: showSize(Math.round(n)) }), lines: (s) => [one("bytes", s.bytes, "relaying")] },
-  { name: "holds", show: showNumber, stacked: true, lines: (s) => Object.keys(s.holds).map((key) => ({ ...one(key, s.holds[key], OUTCOMES[key] ?? "opening"), word: sayOr(`chat.outcome_${key}`, key) })) },
-  { name: "tokens", show: showNumber, lines: (s) => [one("tokens_in", s.tokens_in, "relaying"), one("tokens_out", s.tokens_out, "tooling", true)], note: sayReported },
+  { name: "holds", show: showNumber, stacked: true, bars: true, lines: (s) => Object.keys(s.holds).map((key) => ({ ...one(key, s.holds[key], OUTCOMES[key] ?? "opening"), word: sayOr(`chat.outcome_${key}`, key) })) },
+  { name: "tokens", show: showNumber, lines: (s) => [one("tokens_in", s.tokens_in, "relaying"), one("tokens_out", s.tokens_out, "tooling", true)], tell: sayReported },
   { name: "loop", show: showDuration, lines: (s) => [one("lag", s.loop_lag_ms, "closing")] },
+  { name: "memory", show: showSize, lines: (s) => [one("rss", s.rss, "gone")] },
 ];
 
 function sayReported(series) {
@@ -78,9 +79,10 @@ function drawPlot(plot, report) {
   plot.shown = plot.lines(report.series);
   const top = topOf(plot);
   setText(plot.top, top > 0 ? say("health.most", { n: plot.show(top) }) : "");
-  setText(plot.note, plot.note && plot.name === "tokens" ? sayReported(report.series) : "");
+  setText(plot.note, plot.tell?.(report.series) ?? "");
   const below = report.times.map(() => 0);
-  fill(plot.shapes, plot.shown.map((line) => (plot.stacked ? drawArea(report, line, below, top) : drawLine(report, line, top))));
+  const draw = plot.bars ? drawBars : plot.stacked ? drawArea : drawLine;
+  fill(plot.shapes, plot.shown.map((line) => draw(report, line, top, below)));
   fill(plot.keys, plot.shown.map((line) => h("span", {}, h("svg", { viewBox: "0 0 12 8", width: 12, height: 8, "aria-hidden": "true" }, h("line", { x1: 0, x2: 12, y1: 4, y2: 4, class: `key-line-mark k-${line.state}${line.dashed ? " dashed" : ""}` })), line.word ?? say(`health.line_${line.name}`), h("b"))));
   setAttribute(plot.svg, "aria-label", `${say(`health.plot_${plot.name}`)}: ${plot.shown.map((line) => `${line.word ?? say(`health.line_${line.name}`)} ${showValue(plot, line.values.at(-1))}`).join(", ")}`);
 }
@@ -104,7 +106,16 @@ function drawLine(report, line, top) {
   return h("path", { d, class: `plot-line k-${line.state}${line.dashed ? " dashed" : ""}` });
 }
 
-function drawArea(report, line, below, top) {
+// Rare events: a bar each, wide enough to be seen.
+function drawBars(report, line, top, below) {
+  const wide = Math.max(3, (report.step_ms / SPANS[report.window]) * WIDE);
+  const bar = (n, i) => h("rect", { x: (placeOf(report, i) - wide).toFixed(1), width: wide.toFixed(1), y: high(below[i] + n, top), height: (high(below[i], top) - high(below[i] + n, top)).toFixed(1) });
+  const bars = line.values.map((n, i) => (n ? bar(n, i) : null));
+  line.values.forEach((n, i) => (below[i] += n ?? 0));
+  return h("g", { class: `f-${line.state}` }, bars);
+}
+
+function drawArea(report, line, top, below) {
   const floor = [...below];
   line.values.forEach((n, i) => (below[i] += n ?? 0));
   const edge = (values) => values.map((n, i) => `${placeOf(report, i).toFixed(1)} ${high(n, top)}`);

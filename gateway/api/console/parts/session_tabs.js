@@ -22,8 +22,8 @@ export function drawForce(data, on) {
 }
 
 export function drawReminders(data, on) {
-  const coming = data.reminders.filter((one) => !one.deliveredAt).map((one) => item(glyph("reminder"), one.task, one.tool ? say("session.with_tool", { tool: one.tool }) : "", [time(one.dueAt), " ", moving("until", one.dueAt)], button(say("frame.cancel"), () => on.cancelReminder(one))));
-  const ended = (data.endedReminders ?? []).map((one) => item(glyph(one.outcome === "delivered" ? "done" : "off"), one.task, "", [sayOr(`session.outcome_${one.outcome}`, one.outcome), " ", time(one.at)]));
+  const coming = data.reminders.filter((one) => !one.deliveredAt).map((one) => item(glyph("reminder"), one.task, one.tool ? say("session.with_tool", { tool: one.tool }) : "", [time(one.dueAt), " · ", moving("until", one.dueAt)], button(say("frame.cancel"), () => on.cancelReminder(one))));
+  const ended = (data.endedReminders ?? []).map((one) => item(glyph(one.outcome === "delivered" ? "done" : "off"), one.task, "", [sayOr(`session.outcome_${one.outcome}`, one.outcome), " · ", time(one.at)]));
   return [
     h("div", { class: "tab-head" }, button([icon("bell"), say("session.add_reminder")], on.addReminder)),
     coming.length ? items(coming) : empty(say("session.no_reminders")),
@@ -36,13 +36,13 @@ export function drawJobs(data) {
   return items(data.jobs.map((job) => {
     const state = job.state ?? (job.running_at ? "running" : job.enabled ? (job.consecutive_failures ? "failing" : "on") : "off");
     const when = job.words?.[currentLanguage()] ?? job.schedule.expr ?? job.schedule.kind;
-    return item(stateWord(state), h("a", { href: href("jobs", { id: job.job_id }) }, job.name), when, job.enabled && job.next_run_at ? [time(job.next_run_at), " ", moving("until", job.next_run_at)] : "");
+    return item(stateWord(state), h("a", { href: href("jobs", { id: job.job_id }) }, job.name), when, job.enabled && job.next_run_at ? [time(job.next_run_at), " · ", moving("until", job.next_run_at)] : "");
   }));
 }
 
 export function drawWaiting(deliveries) {
   if (!deliveries.length) return empty(say("session.no_deliveries"));
-  return items(deliveries.map((one) => item(glyph(one.state === "delivered" ? "done" : one.state === "reserved" ? "relaying" : one.kind === "reminder" ? "reminder" : "opening"), one.text, one.name ?? say("session.reminder"), [say(`session.is_${one.state}`), one.status ? ` · ${sayOr(`session.is_${one.status}`, one.status)}` : "", " ", time(one.delivered_at ?? one.at)])));
+  return items(deliveries.map((one) => item(glyph(one.state === "delivered" ? "done" : one.state === "reserved" ? "relaying" : one.kind === "reminder" ? "reminder" : "opening"), one.text, one.name ?? say("session.reminder"), [say(`session.is_${one.state}`), one.status ? ` · ${sayOr(`session.is_${one.status}`, one.status)}` : "", " · ", time(one.delivered_at ?? one.at)])));
 }
 
 /** What the gateway keeps of a conversation with an agent. */

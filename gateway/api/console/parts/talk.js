@@ -40,8 +40,8 @@ class Answer {
 
   takeText(text = "", thinking = "") {
     const last = this.turns.at(-1);
-    const goesOn = this.asked.agent && last?.n === this.turn && (this.hasTooled || (last.text && text === "\n\n"));
-    if (goesOn) this.turn += 1;
+    const goesOn = this.asked.agent && (this.hasTooled || (last?.n === this.turn && last.text && text === "\n\n"));
+    if (goesOn) this.turn = Math.max(this.turn + 1, this.hasTooled ? this.trail?.turns.length ?? 0 : 0);
     this.hasTooled = false;
     if (this.turns.at(-1)?.n !== this.turn) this.turns.push({ n: this.turn, text: "", thinking: "" });
     const turn = this.turns.at(-1);
@@ -129,7 +129,9 @@ export class Talk {
     const reply = await stream("POST", dialect.path, { body: dialect.body({ ...asked, history }), headers, signal: answer.stop.signal });
     this.#setExchange(answer, reply.headers.get(ID) ?? "");
     if (!reply.headers.get("content-type")?.startsWith("text/event-stream")) {
-      answer.takeText(dialect.whole(await reply.json()));
+      const text = dialect.whole(await reply.json());
+      answer.turn = answer.trail?.turns.length ?? 1; // the texts of all turns come in one piece, after the last
+      answer.takeText(text);
       return;
     }
     await readStream(reply.body, dialect, (found) => {
