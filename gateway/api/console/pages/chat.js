@@ -17,7 +17,7 @@ const NARROW = matchMedia("(max-width: 760px)");
 const talk = new Talk();
 
 export function createPage(app) {
-  const view = { app, query: new URLSearchParams(), shown: [], waiting: false, told: new Set(), models: [], agents: [] };
+  const view = { app, query: new URLSearchParams(), shown: [], waiting: false, told: new Set(), dirty: new Set(), models: [], agents: [] };
   return {
     topics: (query) => (query.get("answer") ? [`exchange:${query.get("answer")}`] : []),
     mount(main, query) {
@@ -187,6 +187,7 @@ function stop() {
 // The stream tells often; the page is written once a frame.
 function changed(view, answer) {
   if (answer?.exchange && answer === talk.answers().at(-1) && view.query.get("answer") !== answer.exchange) setQuery({ answer: answer.exchange });
+  if (answer) view.dirty.add(answer);
   if (view.waiting) return;
   view.waiting = true;
   requestAnimationFrame(() => {
@@ -209,9 +210,8 @@ function draw(view) {
     view.shown.push({ item, ...made });
     view.thread.append(made.node);
   }
-  for (const one of view.shown.slice(-2)) one.update();
-  const chosen = chosenAnswer(view);
-  if (chosen && !talk.running) view.shown.find((one) => one.item === chosen)?.update();
+  for (const one of view.shown) if (view.dirty.has(one.item)) one.update();
+  view.dirty.clear();
   writeAside(view);
   writeComposer(view);
   announce(view);
@@ -254,6 +254,7 @@ function takeTrails(view, topics) {
     if (!answer.exchange || !topics.has(`exchange:${answer.exchange}`)) continue;
     const trail = view.app.store.row(`exchange:${answer.exchange}`, "trail");
     if (trail) answer.takeTrail(trail);
+    view.dirty.add(answer);
     changed(view, null);
   }
 }
@@ -299,6 +300,6 @@ function announce(view) {
 
 function tick(view) {
   if (!talk.running) return;
-  for (const one of view.shown.slice(-1)) one.tick();
+  for (const one of view.shown) if (one.item.isOpen) one.tick();
   writeAside(view);
 }

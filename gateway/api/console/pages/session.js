@@ -146,7 +146,9 @@ function writeTab(view) {
     setText(node.lastChild, count || "");
     setAttribute(node, "aria-selected", String(name === tab));
     setAttribute(node, "tabindex", name === tab ? 0 : -1);
+    if (name === tab && view.tab !== tab) view.tabs.scrollLeft = node.offsetLeft - 60; // it may be beyond the edge of a phone
   });
+  view.tab = tab;
   setAttribute(view.panel, "aria-label", say(`session.tab_${tab}`));
   if (tab === "exchanges" && view.list?.node.isConnected && !view.failed && view.rows.length) return view.list.show(view.rows);
   const seen = JSON.stringify([tab, view.failed?.message, view.data, view.deliveries, view.rows.length > 0]);

@@ -84,7 +84,7 @@ export class Talk {
   }
 
   begin(session = makeName("chat")) {
-    this.running?.stop.abort();
+    for (const answer of this.answers()) if (answer.isOpen) answer.stop.abort();
     this.items = [];
     this.session = session;
   }
