@@ -57,7 +57,7 @@ async function send(method, path, { body, signal, headers = {} }) {
 
 function readError(answer, body) {
   if (answer.status === 401) whenSignedOut();
-  const error = typeof body?.error === "object" && body.error !== null ? body.error : body ?? {};
+  const error = typeof body?.error === "object" && body.error !== null ? body.error : (body ?? {});
   const message = typeof error.message === "string" ? error.message : say("frame.answered", { status: answer.status });
   return new ApiError(answer.status, String(error.code ?? answer.status), message, body);
 }

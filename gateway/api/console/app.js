@@ -16,6 +16,9 @@
 //   h.js: h, fill, setText, setAttribute, icon          words.js: say, sayCount, sayOr
 //   api.js: get, post, remove, stream, ApiError          router.js: href, go, setQuery
 //   times.js: now, showTime, showDuration, moving(…) …   parts/: list, state, dialog, toast, menu, empty
+//   parts/list.js: new List({ columns, key, … }); it sets the rows' heights, pages.css only the columns of
+//   `.w-line` (on phones as a card); parts/rows.js has the columns of exchanges for any page
+//   figures that must turn grey when they are not live carry the class `dims`
 // Rules: text is only ever text; no style attributes; every word stands in both words files.
 import { call, get, onSignedOut } from "./api.js";
 import { Feed } from "./feed.js";
@@ -61,7 +64,7 @@ class App {
     await loadWords(readLanguage());
     onSignedOut(() => this.#showSignIn());
     startRouter(() => this.#open());
-    startTicking(() => this.#tell({ tick: true }));
+    startTicking(() => this.#frame?.isStale() || this.#tell({ tick: true }));
     this.#feed = new Feed({
       state: (state) => this.store.apply(state),
       beat: (at) => this.#beat(at),
@@ -126,7 +129,11 @@ class App {
     this.#page = null;
     this.keys.setPage([]);
     const frame = this.#frame;
-    const made = (await PAGES[page]()).createPage(this);
+    const made = await PAGES[page]().then(
+      (module) => module.createPage(this),
+      (error) => this.#failPage(error),
+    );
+    if (!made) return;
     if (frame !== this.#frame || page !== this.#name || this.#page) return; // meanwhile another was opened
     this.#page = made;
     this.#watch(readAddress().query);
@@ -134,7 +141,14 @@ class App {
     frame.main.replaceChildren();
     scrollTo(0, 0);
     made.mount(frame.main, readAddress().query);
-    if (document.activeElement === document.body || !document.activeElement?.isConnected) frame.main.focus({ preventScroll: true });
+    if (document.activeElement === document.body || !document.activeElement?.isConnected)
+      frame.main.focus({ preventScroll: true });
+  }
+
+  // Most likely the server has other files by now.
+  #failPage(error) {
+    this.#frame?.main.replaceChildren(failure(error, () => location.reload()));
+    return null;
   }
 
   #watch(query) {
@@ -178,7 +192,10 @@ class App {
 
   // The server began anew: its files may be others than ours.
   async #checkVersion() {
-    const index = await fetch("/console/", { cache: "no-store" }).then((answer) => answer.text(), () => "");
+    const index = await fetch("/console/", { cache: "no-store" }).then(
+      (answer) => answer.text(),
+      () => "",
+    );
     const base = new URL("./", import.meta.url).pathname;
     if (!index || index.includes(base)) return;
     this.#reloads = true;

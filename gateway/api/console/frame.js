@@ -36,12 +36,23 @@ export class Frame {
 
   #makeRail() {
     const items = RAIL.map((name) => this.#link(name, "item", h("span", { class: "count" })));
-    return h("nav", { class: "rail", "aria-label": "Holdgate" }, makeBrand(), items, h("div", { class: "foot" }, this.#makeFoot()));
+    return h(
+      "nav",
+      { class: "rail", "aria-label": "Holdgate" },
+      makeBrand(),
+      items,
+      h("div", { class: "foot" }, this.#makeFoot()),
+    );
   }
 
   #makeTabs() {
     const more = h("button", { type: "button", onclick: () => this.#showMore() }, icon("more"), say("frame.more"));
-    return h("nav", { class: "tabs", "aria-label": say("frame.places") }, TABS.map((name) => this.#link(name, "")), more);
+    return h(
+      "nav",
+      { class: "tabs", "aria-label": say("frame.places") },
+      TABS.map((name) => this.#link(name, "")),
+      more,
+    );
   }
 
   #link(name, kind, count = null) {
@@ -59,9 +70,24 @@ export class Frame {
     const owner = [me.owner, me.admin ? say("frame.admin") : "", me.instance ?? ""].filter(Boolean).join(" · ");
     return [
       dot,
-      h("span", { class: "owner" }, owner, me.signed_in ? h("button", { type: "button", class: "link", onclick: () => this.#app.signOut() }, say("frame.sign_out")) : null),
-      this.#makeSelect("zone", zones().map(([choice, name]) => [choice, `${say(`frame.zone_${choice}`)}: ${name}`]), () => this.#app.redraw()),
-      this.#makeSelect("theme", ["system", "light", "dark"].map((name) => [name, say(`frame.theme_${name}`)]), applyTheme),
+      h(
+        "span",
+        { class: "owner" },
+        owner,
+        me.signed_in
+          ? h("button", { type: "button", class: "link", onclick: () => this.#app.signOut() }, say("frame.sign_out"))
+          : null,
+      ),
+      this.#makeSelect(
+        "zone",
+        zones().map(([choice, name]) => [choice, `${say(`frame.zone_${choice}`)}: ${name}`]),
+        () => this.#app.redraw(),
+      ),
+      this.#makeSelect(
+        "theme",
+        ["system", "light", "dark"].map((name) => [name, say(`frame.theme_${name}`)]),
+        applyTheme,
+      ),
       h("div", { class: "foot-line" }, this.#makeLanguage(), this.#makeHelp()),
     ];
   }
@@ -69,11 +95,21 @@ export class Frame {
   #makeLanguage() {
     const other = currentLanguage() === "en" ? "zh" : "en";
     const lang = other === "zh" ? "zh-CN" : "en";
-    return h("button", { type: "button", class: "link", lang, onclick: () => this.#app.setLanguage(other) }, LANGUAGES[other]);
+    return h(
+      "button",
+      { type: "button", class: "link", lang, onclick: () => this.#app.setLanguage(other) },
+      LANGUAGES[other],
+    );
   }
 
   #makeHelp() {
-    return h("button", { type: "button", class: "link", onclick: () => this.#app.keys.showHelp() }, h("kbd", {}, "?"), " ", say("frame.keys_short"));
+    return h(
+      "button",
+      { type: "button", class: "link", onclick: () => this.#app.keys.showHelp() },
+      h("kbd", {}, "?"),
+      " ",
+      say("frame.keys_short"),
+    );
   }
 
   #makeSelect(name, choices, changed) {
@@ -82,12 +118,18 @@ export class Frame {
       writeSetting(name, select.value);
       changed();
     };
-    const select = h("select", { class: "plain-select", "aria-label": say(`frame.${name}`), onchange: change }, options);
+    const select = h(
+      "select",
+      { class: "plain-select", "aria-label": say(`frame.${name}`), onchange: change },
+      options,
+    );
     return select;
   }
 
   #showMore() {
-    const places = ["tools", "health"].map((name) => h("a", { class: "item", href: href(name) }, icon(name), say(`frame.${name}`)));
+    const places = ["tools", "health"].map((name) =>
+      h("a", { class: "item", href: href(name) }, icon(name), say(`frame.${name}`)),
+    );
     const body = h("div", { class: "more" }, places, h("div", { class: "foot" }, this.#makeFoot()));
     body.addEventListener("click", (event) => event.target.closest("a") && body.closest("dialog").close());
     openDialog({ title: say("frame.more"), body });
@@ -120,6 +162,11 @@ export class Frame {
     this.#writeBanner(name, retryAt, stale);
   }
 
+  /** Whether the figures are those of an earlier time. */
+  isStale() {
+    return this.main.hasAttribute("data-stale");
+  }
+
   #writeDot(dot) {
     setAttribute(dot.firstChild, "class", `live-dot is-${this.#status}`);
     setText(dot.lastChild, say(`frame.is_${this.#status}`));
@@ -129,13 +176,20 @@ export class Frame {
     this.#banner.hidden = name === "live" || name === "connecting";
     if (this.#banner.hidden) return;
     const again = retryAt > Date.now() ? moving("until", retryAt - Date.now() + now(), "frame.again_in") : null;
-    const age = stale && this.#asOf ? h("span", { class: "muted" }, say("frame.as_of", { time: showClock(this.#asOf) })) : null;
+    const age =
+      stale && this.#asOf ? h("span", { class: "muted" }, say("frame.as_of", { time: showClock(this.#asOf) })) : null;
     fill(this.#banner, h("b", {}, say(`frame.is_${name}`)), again, age, say(`frame.why_${name}`));
   }
 }
 
 function makeBrand() {
   const post = (x) => h("rect", { x, y: 2, width: 4, height: 18, rx: 1.4, fill: "currentColor" });
-  const mark = h("svg", { viewBox: "0 0 22 22", width: 22, height: 22, "aria-hidden": "true" }, post(3), post(15), h("circle", { cx: 11, cy: 11, r: 2.3, class: "f-holding" }));
+  const mark = h(
+    "svg",
+    { viewBox: "0 0 22 22", width: 22, height: 22, "aria-hidden": "true" },
+    post(3),
+    post(15),
+    h("circle", { cx: 11, cy: 11, r: 2.3, class: "f-holding" }),
+  );
   return h("a", { class: "brand", href: href("live") }, mark, "Holdgate");
 }

@@ -11,7 +11,7 @@ const ALWAYS = new Set(["Escape", "Enter", "ArrowLeft", "ArrowRight", "ArrowUp",
 /** Bindings of the present page: { key, say: "live.key_pause", run(event) }. A run that returns false lets the key through. */
 export class Keys {
   #page = [];
-  #waitsForPlace = 0;
+  #waitsForPlace = -Infinity;
   #go;
 
   constructor(go) {
@@ -33,17 +33,27 @@ export class Keys {
 
   #run(event) {
     const waited = performance.now() - this.#waitsForPlace < 1500;
-    this.#waitsForPlace = 0;
-    if (waited && PLACES[event.key]) return this.#go(PLACES[event.key]), true;
-    if (event.key === "g") return (this.#waitsForPlace = performance.now()), true;
-    if (event.key === "?") return this.showHelp(), true;
+    this.#waitsForPlace = -Infinity;
+    if (waited && PLACES[event.key]) return (this.#go(PLACES[event.key]), true);
+    if (event.key === "g") return ((this.#waitsForPlace = performance.now()), true);
+    if (event.key === "?") return (this.showHelp(), true);
     if (event.key === "/") return focusSearch();
     const binding = this.#page.find((one) => one.key === event.key);
     return binding ? binding.run(event) !== false : false;
   }
 
   showHelp() {
-    const line = (keys, text) => h("div", { class: "key-line" }, h("span", {}, keys.map((key) => h("kbd", {}, key))), text);
+    const line = (keys, text) =>
+      h(
+        "div",
+        { class: "key-line" },
+        h(
+          "span",
+          {},
+          keys.map((key) => h("kbd", {}, key)),
+        ),
+        text,
+      );
     const places = Object.entries(PLACES).map(([key, page]) => line(["g", key], say(`frame.${page}`)));
     const page = this.#page.filter((one) => one.say).map((one) => line([showKey(one.key)], say(one.say)));
     const box = h("input", { type: "checkbox", onchange: () => writeSetting("keys", box.checked ? "on" : "off") });
@@ -51,7 +61,14 @@ export class Keys {
     openDialog({
       title: say("frame.keys"),
       body: [
-        h("div", { class: "key-list" }, page, line(["/"], say("frame.key_search")), line(["?"], say("frame.key_help")), places),
+        h(
+          "div",
+          { class: "key-list" },
+          page,
+          line(["/"], say("frame.key_search")),
+          line(["?"], say("frame.key_help")),
+          places,
+        ),
         h("label", { class: "check" }, box, say("frame.keys_on")),
       ],
       actions: [{ text: say("frame.close"), value: "close" }],
@@ -62,7 +79,8 @@ export class Keys {
 const NAMES = { Escape: "Esc", ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓" };
 const showKey = (key) => NAMES[key] ?? key;
 
-const isTyping = (event) => event.key !== "Escape" && event.target.closest?.("input:not([type=checkbox]), textarea, select") !== null;
+const isTyping = (event) =>
+  event.key !== "Escape" && event.target.closest?.("input:not([type=checkbox]), textarea, select") !== null;
 
 function focusSearch() {
   const field = document.querySelector("main input[type=search]");

@@ -20,7 +20,11 @@ export function noteServerZone(zone) {
 export const now = () => Date.now() + (offsets.length ? Math.max(...offsets) : 0);
 
 /** The zones to choose from: [choice, IANA name]. */
-export const zones = () => [["browser", Intl.DateTimeFormat().resolvedOptions().timeZone], ["server", serverZone], ["utc", "UTC"]];
+export const zones = () => [
+  ["browser", Intl.DateTimeFormat().resolvedOptions().timeZone],
+  ["server", serverZone],
+  ["utc", "UTC"],
+];
 
 /** The chosen zone's IANA name. */
 export const currentZone = () => zones().find(([choice]) => choice === readSetting("zone"))?.[1] ?? "UTC";
@@ -49,7 +53,8 @@ export const showClock = (time, zone = currentZone()) => format("clock", CLOCK, 
 export const showMinute = (time, zone = currentZone()) => format("minute", MINUTE, zone).format(toMs(time));
 
 const showDay = (time, zone) => format("day", DAY, zone).format(toMs(time));
-const showWeekday = (time, zone) => format("weekday", { weekday: "short", day: "numeric", month: "short" }, zone).format(toMs(time));
+const showWeekday = (time, zone) =>
+  format("weekday", { weekday: "short", day: "numeric", month: "short" }, zone).format(toMs(time));
 
 /** today "08:01:12", else "tomorrow 08:01" or "Fri 20 Nov 08:01". */
 export function showTime(time, zone = currentZone()) {
@@ -76,6 +81,13 @@ export function showDuration(ms) {
   const minutes = Math.floor(seconds / 60);
   if (minutes < 1440) return `${Math.floor(minutes / 60)} h ${pad(minutes % 60)} m`;
   return `${Math.floor(minutes / 1440)} d ${Math.floor((minutes % 1440) / 60)} h`;
+}
+
+/** A moment within an exchange: 980 ms, 6.1 s, 1:00.7 */
+export function showMoment(ms) {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60000) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`;
+  return `${Math.floor(ms / 60000)}:${(Math.floor((ms % 60000) / 100) / 10).toFixed(1).padStart(4, "0")}`;
 }
 
 /** Time left or passed: 0:34, 17:29:02, 3 d 4 h. Never below zero. */
@@ -147,7 +159,9 @@ function writeMoving(node, kind) {
 export function startTicking(tell) {
   const tick = () => {
     for (const kind of Object.keys(MOVING)) {
-      for (const node of document.querySelectorAll(`[data-${kind}]`)) writeMoving(node, kind);
+      // Where figures are not live, nothing goes on as if it were now.
+      for (const node of document.querySelectorAll(`[data-${kind}]`))
+        if (!node.closest("[data-stale]")) writeMoving(node, kind);
     }
     tell();
     setTimeout(tick, 1005 - (now() % 1000));

@@ -16,7 +16,16 @@ const HOUR = 3600000;
 const NEWEST = 40;
 
 export function createPage(app) {
-  const view = { app, query: new URLSearchParams(), ended: [], next: null, failed: null, asked: null, paused: false, told: "" };
+  const view = {
+    app,
+    query: new URLSearchParams(),
+    ended: [],
+    next: null,
+    failed: null,
+    asked: null,
+    paused: false,
+    told: "",
+  };
   return {
     topics: () => ["live"],
     mount(main, query) {
@@ -45,28 +54,50 @@ const isAboutEnded = (filter) => filter === "ended" || ENDED.includes(filter);
 
 function drawPage(view, main) {
   const { app } = view;
-  view.search = h("input", { type: "search", placeholder: say("live.search"), "aria-label": say("live.search"), oninput: () => search(view) });
+  view.search = h("input", {
+    type: "search",
+    placeholder: say("live.search"),
+    "aria-label": say("live.search"),
+    oninput: () => search(view),
+  });
   view.search.value = searchOf(view);
-  view.pause = h("button", { type: "button", class: "hide-s", "aria-pressed": "false", onclick: () => pause(view) }, h("span", {}, say("live.pause")), h("kbd", {}, "p"));
+  view.pause = h(
+    "button",
+    { type: "button", class: "hide-s", "aria-pressed": "false", onclick: () => pause(view) },
+    h("span", {}, say("live.pause")),
+    h("kbd", {}, "p"),
+  );
   view.population = makePopulation((state) => choose(view, state));
   view.note = h("span", { class: "small muted" });
   view.needs = h("ul", { class: "notes" });
   view.coming = h("ul", { class: "notes" });
   view.chips = h("div", { class: "chips", role: "group", "aria-label": say("live.filter") });
   view.list = new List({
-    class: "live-list", label: say("live.title"), columns: EXCHANGE_COLUMNS(app.me), key: (row) => row.id,
-    open: (row) => go("exchange", { id: row.id }), height: 40, narrowHeight: 86,
+    class: "live-list",
+    label: say("live.title"),
+    columns: EXCHANGE_COLUMNS(app.me),
+    key: (row) => row.id,
+    open: (row) => go("exchange", { id: row.id }),
+    height: 40,
+    narrowHeight: 86,
   });
   view.below = h("div");
   view.tries = app.me.demo ? makeTry() : null;
-  const panel = (title, body, note) => h("section", { class: "panel dims" }, h("header", {}, h("h2", {}, title), note), body);
+  const panel = (title, body, note) =>
+    h("section", { class: "panel dims" }, h("header", {}, h("h2", {}, title), note), body);
   main.append(
     h("div", { class: "head" }, h("h1", {}, say("live.title")), h("div", { class: "right" }, view.search, view.pause)),
     h(
       "div",
       { class: "grid" },
       view.tries?.node,
-      h("div", { class: "grid hero" }, panel(say("live.now"), h("div", { class: "pad" }, view.population.node), view.note), panel(say("live.needs"), view.needs), panel(say("live.coming"), view.coming)),
+      h(
+        "div",
+        { class: "grid hero" },
+        panel(say("live.now"), h("div", { class: "pad" }, view.population.node), view.note),
+        panel(say("live.needs"), view.needs),
+        panel(say("live.coming"), view.coming),
+      ),
       view.chips,
       h("section", { class: "panel" }, view.list.node, view.below),
     ),
@@ -83,7 +114,7 @@ function bindKeys(view) {
     { key: "ArrowUp", run: () => list.node.contains(document.activeElement) && (list.step(-1), true) },
     { key: "Enter", say: "frame.key_open", run: () => false },
     { key: "p", say: "live.key_pause", run: () => pause(view) },
-    { key: "Escape", say: "live.key_all", run: () => setQuery({ state: "", q: "" }) },
+    { key: "Escape", say: "live.key_all", run: () => showAll(view) },
   ]);
 }
 
@@ -95,9 +126,14 @@ function writeAll(view) {
 function takeQuery(view, query) {
   view.query = query;
   if (document.activeElement !== view.search) view.search.value = searchOf(view);
-  readEnded(view);
+  readEnded(view, true);
   writeSummary(view);
   writeRows(view, true);
+}
+
+function showAll(view) {
+  view.search.value = "";
+  setQuery({ state: "", q: "" });
 }
 
 const choose = (view, state) => setQuery({ state: filterOf(view) === state ? "" : state });
@@ -119,7 +155,12 @@ function writeSummary(view) {
   if (!summary) return;
   const ended = sum(summary.ended);
   view.population.update({ ...summary.live, ...summary.ended }, filterOf(view));
-  setText(view.note, ended || sum(summary.live) ? say("live.note", { live: showNumber(sum(summary.live)), ended: showNumber(ended) }) : say("live.nothing"));
+  setText(
+    view.note,
+    ended || sum(summary.live)
+      ? say("live.note", { live: showNumber(sum(summary.live)), ended: showNumber(ended) })
+      : say("live.nothing"),
+  );
   writeNotes(view.needs, summary.needs, makeNeed, "live.needs_none");
   writeNotes(view.coming, summary.coming, makeComing, "live.coming_none");
   writeChips(view, summary);
@@ -131,9 +172,23 @@ function writeSummary(view) {
 const sum = (counts) => Object.values(counts).reduce((all, n) => all + n, 0);
 
 function writeChips(view, summary) {
-  const chips = [["", sum(summary.live)], ["holding", summary.live.holding], ["failed", summary.ended.failed], ["ended", sum(summary.ended)]];
+  const chips = [
+    ["", sum(summary.live)],
+    ["holding", summary.live.holding],
+    ["failed", summary.ended.failed],
+    ["ended", sum(summary.ended)],
+  ];
   chips.forEach(([filter, n], i) => {
-    const chip = view.chips.children[i] ?? view.chips.appendChild(h("button", { type: "button", class: "chip", onclick: () => setQuery({ state: filter }) }, h("span", {}, say(`live.chip_${filter || "live"}`)), h("b", {})));
+    const chip =
+      view.chips.children[i] ??
+      view.chips.appendChild(
+        h(
+          "button",
+          { type: "button", class: "chip", onclick: () => setQuery({ state: filter }) },
+          h("span", {}, say(`live.chip_${filter || "live"}`)),
+          h("b", {}),
+        ),
+      );
     setText(chip.lastChild, showNumber(n));
     setAttribute(chip, "aria-pressed", String(filterOf(view) === filter));
   });
@@ -148,26 +203,74 @@ function writeNotes(node, items, make, none) {
 }
 
 const note = (state, to, first, second, right) =>
-  h("li", {}, glyph(state), h("span", { class: "two" }, h("span", {}, to ? h("a", { href: to }, first) : first), second ? h("span", {}, second) : null), h("span", { class: "small muted" }, right));
+  h(
+    "li",
+    {},
+    glyph(state),
+    h(
+      "span",
+      { class: "two" },
+      h("span", {}, to ? h("a", { href: to }, first) : first),
+      second ? h("span", {}, second) : null,
+    ),
+    h("span", { class: "small muted" }, right),
+  );
 
 const NEEDS = {
-  job_failing: (one) => note("failed", href("jobs", { id: one.id }), say("live.job_failing", one), sayCount("live.in_a_row", one.count ?? 1), one.at ? moving("age", one.at) : ""),
-  job_disabled: (one) => note("failed", href("jobs", { id: one.id }), say("live.job_disabled", one), one.count ? sayCount("live.after_failures", one.count) : "", one.at ? moving("age", one.at) : ""),
-  upstream_cooling: (one) => note("opening", href("health"), say("live.upstream_cooling", one), say("live.cooling_why"), one.until ? moving("until", one.until) : ""),
-  missed: (one) => note("warning", one.id ? href("jobs", { id: one.id }) : href("jobs"), say("live.missed", one), one.count ? sayCount("live.missed_times", one.count) : "", one.at ? moving("age", one.at) : ""),
+  job_failing: (one) =>
+    note(
+      "failed",
+      href("jobs", { id: one.id }),
+      say("live.job_failing", one),
+      sayCount("live.in_a_row", one.count ?? 1),
+      one.at ? moving("age", one.at) : "",
+    ),
+  job_disabled: (one) =>
+    note(
+      "failed",
+      href("jobs", { id: one.id }),
+      say("live.job_disabled", one),
+      one.count ? sayCount("live.after_failures", one.count) : "",
+      one.at ? moving("age", one.at) : "",
+    ),
+  upstream_cooling: (one) =>
+    note(
+      "opening",
+      href("health"),
+      say("live.upstream_cooling", one),
+      say("live.cooling_why"),
+      one.until ? moving("until", one.until) : "",
+    ),
+  missed: (one) =>
+    note(
+      "warning",
+      one.id ? href("jobs", { id: one.id }) : href("jobs"),
+      say("live.missed", one),
+      one.count ? sayCount("live.missed_times", one.count) : "",
+      one.at ? moving("age", one.at) : "",
+    ),
 };
 
 function makeNeed(one) {
   const known = NEEDS[one.kind];
-  return known ? known({ ...one, name: one.name || one.id }) : note("warning", href("health"), say(`live.need_${one.kind}`), "", "");
+  return known
+    ? known({ ...one, name: one.name || one.id })
+    : note("warning", href("health"), say(`live.need_${one.kind}`), one.name, "");
 }
 
 function makeComing(one) {
   const time = moving("until", one.at);
-  if (one.kind === "job") return note("on", href("jobs", { id: one.id }), say("live.coming_job", one), one.session ?? "", time);
+  if (one.kind === "job")
+    return note("on", href("jobs", { id: one.id }), say("live.coming_job", one), one.session ?? "", time);
   const to = one.kind === "hold" ? href("exchange", { id: one.id }) : href("session", { id: one.session });
-  const name = one.name ? say("live.quoted", one) : "";
-  return note(one.kind === "hold" ? "holding" : "reminder", to, say(`live.coming_${one.kind}`, { session: one.session ?? "–" }), name, time);
+  const name = one.name && one.name !== one.session ? say("live.quoted", one) : "";
+  return note(
+    one.kind === "hold" ? "holding" : "reminder",
+    to,
+    say(`live.coming_${one.kind}`, { session: one.session ?? "–" }),
+    name,
+    time,
+  );
 }
 
 // Ended exchanges are not in the feed: they are read when their number has changed, at most every 2 s.
@@ -178,7 +281,7 @@ function readSoon(view) {
   }, 2000);
 }
 
-async function readEnded(view) {
+async function readEnded(view, force = false) {
   view.asked?.abort();
   view.asked = new AbortController();
   const filter = filterOf(view);
@@ -192,7 +295,7 @@ async function readEnded(view) {
     if (error.name === "AbortError") return;
     view.failed = error;
   }
-  writeRows(view, true);
+  writeRows(view, force);
 }
 
 function rowsOf(view) {
@@ -208,9 +311,16 @@ function chooseRows(view) {
   const fits = (row) => {
     if (filter === "ended") return row.ended !== null && row.begun_at + row.ended > now() - HOUR;
     if (filter && row.state !== filter) return false;
-    return !word || [row.session, row.id, row.request_id, row.model, row.route, row.owner].some((text) => text?.toLowerCase().includes(word));
+    return (
+      !word ||
+      [row.session, row.id, row.request_id, row.model, row.route, row.owner].some((text) =>
+        text?.toLowerCase().includes(word),
+      )
+    );
   };
-  return rowsOf(view).filter(fits).sort((a, b) => (a.ended === null) === (b.ended === null) ? endOf(b) - endOf(a) : a.ended === null ? -1 : 1);
+  return rowsOf(view)
+    .filter(fits)
+    .sort((a, b) => ((a.ended === null) === (b.ended === null) ? endOf(b) - endOf(a) : a.ended === null ? -1 : 1));
 }
 
 const endOf = (row) => row.begun_at + (row.ended ?? 0);
@@ -224,7 +334,15 @@ function writeRows(view, force = false) {
 
 function writeBelow(view, count) {
   const over = view.app.store.row("live", "over");
-  const what = view.failed ? `failed ${view.failed.message}` : over ? `over ${over.count}` : count ? "" : view.app.store.has("live") ? `none ${filterOf(view)} ${searchOf(view)}` : "loading";
+  const what = view.failed
+    ? `failed ${view.failed.message}`
+    : over
+      ? `over ${over.count}`
+      : count
+        ? ""
+        : view.app.store.has("live")
+          ? `none ${filterOf(view)} ${searchOf(view)}`
+          : "loading";
   view.list.node.hidden = count === 0 && what !== "";
   if (view.below.dataset.what === what) return;
   view.below.dataset.what = what;
@@ -236,6 +354,13 @@ function makeBelow(view, what, over) {
   if (over) return empty(say("live.over", { count: showNumber(over.count) }));
   if (what === "loading") return loading(5);
   if (!what) return null;
-  if (filterOf(view) || searchOf(view)) return empty(say("live.none_fits"), h("button", { type: "button", onclick: () => setQuery({ state: "", q: "" }) }, say("live.show_all")));
-  return empty(say(view.tries?.isShown() ? "live.none_try" : "live.none"), h("code", { class: "mono" }, `${location.origin}/v1`));
+  if (filterOf(view) || searchOf(view))
+    return empty(
+      say("live.none_fits"),
+      h("button", { type: "button", onclick: () => showAll(view) }, say("live.show_all")),
+    );
+  return empty(
+    say(view.tries?.isShown() ? "live.none_try" : "live.none"),
+    h("code", { class: "mono" }, `${location.origin}/v1`),
+  );
 }

@@ -9,7 +9,13 @@ export function createPage(app) {
 }
 
 function drawForm(app, main) {
-  const key = h("input", { id: "key", type: "password", autocomplete: "current-password", required: true, "aria-describedby": "refused" });
+  const key = h("input", {
+    id: "key",
+    type: "password",
+    autocomplete: "current-password",
+    required: true,
+    "aria-describedby": "refused",
+  });
   const refused = h("p", { id: "refused", class: "refused", role: "alert" });
   const button = h("button", { type: "submit", class: "primary" }, say("sign_in.sign_in"));
   const submit = async (event) => {
@@ -50,5 +56,9 @@ function makeLanguage(app, main) {
     await loadWords(other);
     drawForm(app, main);
   };
-  return h("button", { type: "button", class: "link", lang: other === "zh" ? "zh-CN" : "en", onclick: change }, LANGUAGES[other]);
+  return h(
+    "button",
+    { type: "button", class: "link", lang: other === "zh" ? "zh-CN" : "en", onclick: change },
+    LANGUAGES[other],
+  );
 }

@@ -17,7 +17,11 @@ export function openDialog({ title, body, actions = [], wide = false }) {
         "header",
         {},
         h("h2", {}, title),
-        h("button", { class: "quiet square", type: "button", "aria-label": say("frame.close"), onclick: () => shut("") }, icon("close")),
+        h(
+          "button",
+          { class: "quiet square", type: "button", "aria-label": say("frame.close"), onclick: () => shut("") },
+          icon("close"),
+        ),
       ),
       h("div", { class: "dialog-body" }, body),
       buttons.length ? h("footer", {}, buttons) : "",

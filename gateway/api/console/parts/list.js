@@ -6,7 +6,7 @@ import { h, setAttribute, setText } from "../h.js";
 import { sayCount } from "../words.js";
 
 const NARROW = matchMedia("(max-width: 760px)");
-const SPARE = 6;
+const SPARE = 3;
 
 /** A list.
  *
@@ -102,11 +102,16 @@ export class List {
     const soon = () => this.#soon();
     addEventListener("scroll", soon, { passive: true, signal });
     addEventListener("resize", soon, { signal });
-    this.#space.addEventListener("pointerenter", (event) => (this.#pointed = event.pointerType === "mouse"), { signal });
-    this.#space.addEventListener("pointerleave", () => this.#letGo(), { signal });
+    // The whole list, so that the button "4 new" does not vanish under the pointer.
+    this.node.addEventListener("pointerenter", (event) => (this.#pointed = event.pointerType === "mouse"), { signal });
+    this.node.addEventListener("pointerleave", () => this.#letGo(), { signal });
     this.#space.addEventListener("focusout", () => setTimeout(() => this.isStill() || this.release()), { signal });
     this.#space.addEventListener("click", (event) => this.#click(event), { signal });
-    this.#space.addEventListener("keydown", (event) => event.key === "Enter" && event.target.role === "row" && this.#click(event), { signal });
+    this.#space.addEventListener(
+      "keydown",
+      (event) => event.key === "Enter" && event.target.role === "row" && this.#click(event),
+      { signal },
+    );
   }
 
   #letGo() {
@@ -142,8 +147,10 @@ export class List {
     requestAnimationFrame(() => this.draw());
   }
 
+  // Larger text makes higher rows.
   #rowHeight() {
-    return NARROW.matches ? this.#given.narrowHeight : this.#given.height;
+    const text = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+    return Math.round(text * (NARROW.matches ? this.#given.narrowHeight : this.#given.height));
   }
 
   #scrollTo(index) {
@@ -158,7 +165,8 @@ export class List {
     const tall = this.#rowHeight();
     const above = -this.#space.getBoundingClientRect().top;
     const from = Math.max(0, Math.floor(above / tall) - SPARE);
-    const count = Math.max(0, Math.min(this.#shown.length - from, Math.ceil(innerHeight / tall) + 2 * SPARE));
+    const to = Math.min(this.#shown.length, Math.ceil((above + innerHeight) / tall) + SPARE);
+    const count = Math.max(0, to - from);
     this.#space.style.height = `${this.#shown.length * tall}px`;
     setAttribute(this.#grid, "aria-rowcount", this.#shown.length + 1);
     while (this.#slots.length < count) this.#slots.push(this.#makeSlot());
@@ -166,10 +174,12 @@ export class List {
   }
 
   #makeSlot() {
-    const cells = this.#given.columns.map((column) => h("span", { role: "gridcell", class: cellClass(column) }, column.make?.()));
+    const cells = this.#given.columns.map((column) =>
+      h("span", { role: "gridcell", class: cellClass(column) }, column.make?.()),
+    );
     const node = h("div", { class: "w-row w-line", role: "row", tabindex: -1 }, cells);
     this.#space.append(node);
-    return { node, cells, seen: [], key: null, row: null, top: -1 };
+    return { node, cells, seen: [], key: null, row: null, top: -1, tall: 0 };
   }
 
   #place(slot, index, tall) {
@@ -178,6 +188,7 @@ export class List {
     const row = this.#shown[index];
     slot.row = row;
     slot.key = this.#given.key(row);
+    if (slot.tall !== tall) slot.node.style.height = `${(slot.tall = tall)}px`;
     if (slot.top !== index * tall) {
       slot.top = index * tall;
       slot.node.style.transform = `translateY(${slot.top}px)`;

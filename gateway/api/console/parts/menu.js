@@ -3,7 +3,11 @@ import { h, icon } from "../h.js";
 
 /** items: { text, run, danger, disabled }, or a function that returns them when the menu opens. */
 export function menuButton(label, items, face = icon("more")) {
-  const button = h("button", { type: "button", class: "quiet square", "aria-haspopup": "menu", "aria-expanded": "false", "aria-label": label }, face);
+  const button = h(
+    "button",
+    { type: "button", class: "quiet square", "aria-haspopup": "menu", "aria-expanded": "false", "aria-label": label },
+    face,
+  );
   button.addEventListener("click", (event) => {
     event.stopPropagation();
     openMenu(button, label, typeof items === "function" ? items() : items);
@@ -20,7 +24,13 @@ export function openMenu(anchor, label, items) {
   };
   for (const item of items) {
     const kind = item.danger ? "menu-item danger" : "menu-item";
-    menu.append(h("button", { type: "button", role: "menuitem", class: kind, disabled: item.disabled, onclick: () => choose(item) }, item.text));
+    menu.append(
+      h(
+        "button",
+        { type: "button", role: "menuitem", class: kind, disabled: item.disabled, onclick: () => choose(item) },
+        item.text,
+      ),
+    );
   }
   menu.addEventListener("keydown", (event) => moveFocus(menu, event));
   menu.addEventListener("click", (event) => event.stopPropagation());

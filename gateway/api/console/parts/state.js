@@ -2,10 +2,21 @@
 import { h, setText } from "../h.js";
 import { sayOr } from "../words.js";
 
-const line = (d, width = 2) => () =>
-  [h("path", { d, fill: "none", stroke: "currentColor", "stroke-width": width, "stroke-linecap": "round", "stroke-linejoin": "round" })];
+const line =
+  (d, width = 2) =>
+  () => [
+    h("path", {
+      d,
+      fill: "none",
+      stroke: "currentColor",
+      "stroke-width": width,
+      "stroke-linecap": "round",
+      "stroke-linejoin": "round",
+    }),
+  ];
 const solid = (d) => () => [h("path", { d, fill: "currentColor" })];
-const ring = (r, more = {}) => h("circle", { cx: 7, cy: 7, r, fill: "none", stroke: "currentColor", "stroke-width": 1.6, ...more });
+const ring = (r, more = {}) =>
+  h("circle", { cx: 7, cy: 7, r, fill: "none", stroke: "currentColor", "stroke-width": 1.6, ...more });
 
 const GLYPHS = {
   opening: () => [ring(5, { "stroke-dasharray": "2.4 2.2" })],
@@ -23,12 +34,16 @@ const GLYPHS = {
 };
 // Job states that share an exchange state's glyph and colour.
 const SAME = { failing: "failed", running: "relaying", cooling: "opening", ok: "done", error: "failed" };
-const shapeOf = (state) => (GLYPHS[state] ? state : SAME[state] ?? "on");
+const shapeOf = (state) => (GLYPHS[state] ? state : (SAME[state] ?? "on"));
 
 /** The glyph of a state. */
 export function glyph(state) {
   const shape = shapeOf(state);
-  return h("svg", { viewBox: "0 0 14 14", width: 14, height: 14, class: `glyph s-${shape}`, "aria-hidden": "true" }, GLYPHS[shape]());
+  return h(
+    "svg",
+    { viewBox: "0 0 14 14", width: 14, height: 14, class: `glyph s-${shape}`, "aria-hidden": "true" },
+    GLYPHS[shape](),
+  );
 }
 
 /** Glyph and word; `pill` puts it on the state's soft ground. Words: state.NAME, or the given one. */
@@ -46,4 +61,5 @@ export function setState(node, state, { word = sayOr(`state.${state}`, state), p
   setText(node.lastChild, word);
 }
 
-const stateClass = (state, pill) => `state s-${shapeOf(state)}${pill ? " pill" : ""}${state === "on" || state === "off" ? " plain" : ""}`;
+const stateClass = (state, pill) =>
+  `state s-${shapeOf(state)}${pill ? " pill" : ""}${state === "on" || state === "off" ? " plain" : ""}`;

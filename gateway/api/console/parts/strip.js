@@ -6,7 +6,13 @@ const WIDE = 300;
 const ENDS = new Set(["done", "failed", "gone"]);
 
 export const makeStrip = (tall = 14) =>
-  h("svg", { viewBox: `0 0 ${WIDE} ${tall}`, height: tall, class: "strip", preserveAspectRatio: "none", "aria-hidden": "true" });
+  h("svg", {
+    viewBox: `0 0 ${WIDE} ${tall}`,
+    height: tall,
+    class: "strip",
+    preserveAspectRatio: "none",
+    "aria-hidden": "true",
+  });
 
 /** Draws a row or a trail of the contract: states, ended, begun_at, and `until` of a hold in UTC ms. */
 export function drawStrip(svg, row, now) {

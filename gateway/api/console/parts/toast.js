@@ -23,5 +23,6 @@ export function toast(text, { undo = null, bad = false, seconds = 6 } = {}) {
 
 /** Shows why something was refused. */
 export const toastError = (error) => {
-  if (error.name !== "AbortError") toast(error.code ? `${error.message} (${error.code})` : error.message, { bad: true, seconds: 8 });
+  if (error.name !== "AbortError")
+    toast(error.code ? `${error.message} (${error.code})` : error.message, { bad: true, seconds: 8 });
 };

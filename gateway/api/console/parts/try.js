@@ -26,10 +26,33 @@ export function makeTry() {
     node.hidden = true;
   };
   const all = h("button", { type: "button", class: "primary", onclick: runAll }, say("live.try_all"));
-  const close = h("button", { type: "button", class: "quiet square", "aria-label": say("live.try_dismiss"), onclick: dismiss }, icon("close"));
-  const head = h("header", {}, h("h2", {}, say("live.try")), h("span", { class: "small muted hide-s" }, say("live.try_note")), h("div", { class: "right" }, all, close));
-  const node = h("section", { class: "panel try-panel", hidden: readSetting("try") === "off" }, head, h("div", { class: "try" }, cards.map((card) => card.node)));
-  return { node, isShown: () => !node.hidden, update: (rows) => node.hidden || cards.forEach((card) => card.update(rows)) };
+  const close = h(
+    "button",
+    { type: "button", class: "quiet square", "aria-label": say("live.try_dismiss"), onclick: dismiss },
+    icon("close"),
+  );
+  const head = h(
+    "header",
+    {},
+    h("h2", {}, say("live.try")),
+    h("span", { class: "small muted hide-s" }, say("live.try_note")),
+    h("div", { class: "right" }, all, close),
+  );
+  const node = h(
+    "section",
+    { class: "panel try-panel", hidden: readSetting("try") === "off" },
+    head,
+    h(
+      "div",
+      { class: "try" },
+      cards.map((card) => card.node),
+    ),
+  );
+  return {
+    node,
+    isShown: () => !node.hidden,
+    update: (rows) => node.hidden || cards.forEach((card) => card.update(rows)),
+  };
 }
 
 function makeCard(name) {
@@ -41,7 +64,17 @@ function makeCard(name) {
     h("h3", {}, say(`live.try_${name}`)),
     h("p", {}, say(`live.try_${name}_why`)),
     h("code", {}, say(`live.try_${name}_text`)),
-    h("div", { class: "try-foot" }, h("button", { type: "button", "aria-label": `${say("live.try_run")}: ${say(`live.try_${name}`)}`, onclick: run }, icon("run"), say("live.try_run")), status),
+    h(
+      "div",
+      { class: "try-foot" },
+      h(
+        "button",
+        { type: "button", "aria-label": `${say("live.try_run")}: ${say(`live.try_${name}`)}`, onclick: run },
+        icon("run"),
+        say("live.try_run"),
+      ),
+      status,
+    ),
   );
   return { node, run, update: (rows) => writeStatus(status, tried.get(name), rows) };
 }
@@ -56,7 +89,10 @@ async function send(name) {
 
 const addJob = (session, due) =>
   post("/api/cron/add", {
-    session_id: session, name: say("live.try_job_name"), message: say("live.try_job_text"), model: "demo",
+    session_id: session,
+    name: say("live.try_job_name"),
+    message: say("live.try_job_text"),
+    model: "demo",
     schedule: { kind: "at", at: new Date(due).toISOString() },
   });
 
@@ -81,6 +117,19 @@ function writeStatus(node, one, rows) {
   if (node.dataset.seen === seen) return;
   setAttribute(node, "data-seen", seen);
   if (!one) fill(node);
-  else if (row) fill(node, h("a", { href: href("exchange", { id: row.id }) }, stateWord(row.state)), row.until && row.state === "holding" ? moving("until", row.until) : null);
-  else fill(node, h("span", { class: "small muted" }, one.due > now() ? moving("until", one.due, "live.try_runs_in") : say("live.try_sent")));
+  else if (row)
+    fill(
+      node,
+      h("a", { href: href("exchange", { id: row.id }) }, stateWord(row.state)),
+      row.until && row.state === "holding" ? moving("until", row.until) : null,
+    );
+  else
+    fill(
+      node,
+      h(
+        "span",
+        { class: "small muted" },
+        one.due > now() ? moving("until", one.due, "live.try_runs_in") : say("live.try_sent"),
+      ),
+    );
 }
