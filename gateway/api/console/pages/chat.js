@@ -17,7 +17,16 @@ const NARROW = matchMedia("(max-width: 760px)");
 const talk = new Talk();
 
 export function createPage(app) {
-  const view = { app, query: new URLSearchParams(), shown: [], waiting: false, told: new Set(), dirty: new Set(), models: [], agents: [] };
+  const view = {
+    app,
+    query: new URLSearchParams(),
+    shown: [],
+    waiting: false,
+    told: new Set(),
+    dirty: new Set(),
+    models: [],
+    agents: [],
+  };
   return {
     topics: (query) => (query.get("answer") ? [`exchange:${query.get("answer")}`] : []),
     mount(main, query) {
@@ -46,19 +55,62 @@ function takeQuery(view) {
 
 function drawPage(view, main) {
   view.target = h("select", { onchange: () => chooseTarget(view) });
-  view.session = h("input", { class: "short", value: talk.session, maxlength: 256, onchange: () => chooseSession(view) });
-  view.optionsButton = h("button", { type: "button", class: "quiet", "aria-expanded": "false", "aria-controls": "chat-options", onclick: () => toggleOptions(view) }, say("chat.options"));
+  view.session = h("input", {
+    class: "short",
+    value: talk.session,
+    maxlength: 256,
+    onchange: () => chooseSession(view),
+  });
+  view.optionsButton = h(
+    "button",
+    {
+      type: "button",
+      class: "quiet",
+      "aria-expanded": "false",
+      "aria-controls": "chat-options",
+      onclick: () => toggleOptions(view),
+    },
+    say("chat.options"),
+  );
   view.options = drawOptions(view);
-  view.thread = h("div", { class: "thread", role: "log", "aria-live": "off", "aria-label": say("chat.title"), tabindex: 0 });
+  view.thread = h("div", {
+    class: "thread",
+    role: "log",
+    "aria-live": "off",
+    "aria-label": say("chat.title"),
+    tabindex: 0,
+  });
   view.news = h("div", { class: "visually-hidden", role: "status" });
   view.steps = h("ol", { class: "steps dims" });
   view.stepsState = stateWord("opening", { pill: true });
   view.stepsOpen = h("a", { class: "right small" }, say("chat.open"));
-  view.aside = h("aside", { class: "panel this-answer", "aria-label": say("chat.this_answer") }, h("header", {}, h("h2", {}, say("chat.this_answer")), view.stepsState, view.stepsOpen), view.steps);
+  view.aside = h(
+    "aside",
+    { class: "panel this-answer", "aria-label": say("chat.this_answer") },
+    h("header", {}, h("h2", {}, say("chat.this_answer")), view.stepsState, view.stepsOpen),
+    view.steps,
+  );
   const pick = (text, field) => h("label", { class: "pick" }, h("span", { class: "small muted" }, text), field);
-  const begin = h("button", { type: "button", class: "quiet", onclick: () => beginAnew(view) }, say("chat.new"), h("kbd", { class: "hide-s" }, "n"));
+  const begin = h(
+    "button",
+    { type: "button", class: "quiet", onclick: () => beginAnew(view) },
+    say("chat.new"),
+    h("kbd", { class: "hide-s" }, "n"),
+  );
   main.append(
-    h("div", { class: "head chat-head" }, h("h1", {}, say("chat.title")), h("div", { class: "right" }, pick(say("chat.target"), view.target), pick(say("chat.session"), view.session), view.optionsButton, begin)),
+    h(
+      "div",
+      { class: "head chat-head" },
+      h("h1", {}, say("chat.title")),
+      h(
+        "div",
+        { class: "right" },
+        pick(say("chat.target"), view.target),
+        pick(say("chat.session"), view.session),
+        view.optionsButton,
+        begin,
+      ),
+    ),
     view.options,
     h("div", { class: "talk" }, h("section", { class: "panel room" }, view.thread, drawComposer(view)), view.aside),
     view.news,
@@ -78,14 +130,32 @@ function drawOptions(view) {
     box.checked = options[name];
     return h("label", { class: "check" }, box, say(`chat.${name}`));
   };
-  const dialects = Object.entries(DIALECTS).filter(([, one]) => one.title).map(([name, one]) => h("option", { value: name, selected: name === options.dialect }, one.title));
+  const dialects = Object.entries(DIALECTS)
+    .filter(([, one]) => one.title)
+    .map(([name, one]) => h("option", { value: name, selected: name === options.dialect }, one.title));
   const system = h("textarea", { rows: 2, oninput: keep("system", (field) => field.value) });
   system.value = options.system;
-  view.onlyModels = [h("label", { class: "field" }, h("span", {}, say("chat.dialect")), h("select", { onchange: keep("dialect", (field) => field.value) }, dialects)), check("stream")];
+  view.onlyModels = [
+    h(
+      "label",
+      { class: "field" },
+      h("span", {}, say("chat.dialect")),
+      h("select", { onchange: keep("dialect", (field) => field.value) }, dialects),
+    ),
+    check("stream"),
+  ];
   const clock = check("clock");
   const systemField = h("label", { class: "field wide" }, h("span", {}, say("chat.system")), system);
   view.onlyModels.push(systemField);
-  return h("section", { class: "panel pad chat-options", id: "chat-options", hidden: true }, view.onlyModels.slice(0, 2), check("hold"), clock, systemField, h("p", { class: "small muted agent-note" }, say("chat.agent_options")));
+  return h(
+    "section",
+    { class: "panel pad chat-options", id: "chat-options", hidden: true },
+    view.onlyModels.slice(0, 2),
+    check("hold"),
+    clock,
+    systemField,
+    h("p", { class: "small muted agent-note" }, say("chat.agent_options")),
+  );
 }
 
 function toggleOptions(view) {
@@ -94,15 +164,32 @@ function toggleOptions(view) {
 }
 
 function drawComposer(view) {
-  view.text = h("textarea", { rows: 2, "aria-label": say("chat.message"), onkeydown: (event) => typed(view, event), oninput: () => writeComposer(view) });
+  view.text = h("textarea", {
+    rows: 2,
+    "aria-label": say("chat.message"),
+    onkeydown: (event) => typed(view, event),
+    oninput: () => writeComposer(view),
+  });
   view.send = h("button", { type: "submit", class: "primary" }, say("chat.send"));
   view.stop = h("button", { type: "button", hidden: true, onclick: () => stop() }, say("chat.stop"));
-  const help = h("span", { class: "small muted hide-s" }, h("kbd", {}, "Enter"), ` ${say("chat.enter_sends")}  `, h("kbd", {}, "Esc"), ` ${say("chat.esc_stops")}`);
+  const help = h(
+    "span",
+    { class: "small muted hide-s" },
+    h("kbd", {}, "Enter"),
+    ` ${say("chat.enter_sends")}  `,
+    h("kbd", {}, "Esc"),
+    ` ${say("chat.esc_stops")}`,
+  );
   const submit = (event) => {
     event.preventDefault();
     send(view);
   };
-  return h("form", { class: "composer", onsubmit: submit }, view.text, h("div", { class: "line" }, help, h("div", { class: "buttons" }, view.stop, view.send)));
+  return h(
+    "form",
+    { class: "composer", onsubmit: submit },
+    view.text,
+    h("div", { class: "line" }, help, h("div", { class: "buttons" }, view.stop, view.send)),
+  );
 }
 
 function typed(view, event) {
@@ -119,13 +206,22 @@ async function readTargets(view) {
     toastError(error);
     return;
   }
-  const wanted = view.query.get("agent") ? `agent:${view.query.get("agent")}` : `model:${view.query.get("model") ?? view.models[0]?.id ?? ""}`;
+  const wanted = view.query.get("agent")
+    ? `agent:${view.query.get("agent")}`
+    : `model:${view.query.get("model") ?? view.models[0]?.id ?? ""}`;
   const group = (text, options) => (options.length ? h("optgroup", { label: text }, options) : null);
-  const option = (kind, id, text) => h("option", { value: `${kind}:${id}`, selected: `${kind}:${id}` === wanted }, text);
+  const option = (kind, id, text) =>
+    h("option", { value: `${kind}:${id}`, selected: `${kind}:${id}` === wanted }, text);
   fill(
     view.target,
-    group(say("chat.models"), view.models.map((model) => option("model", model.id, model.id))),
-    group(say("chat.agents"), view.agents.map((agent) => option("agent", agent.id, agent.name || agent.id))),
+    group(
+      say("chat.models"),
+      view.models.map((model) => option("model", model.id, model.id)),
+    ),
+    group(
+      say("chat.agents"),
+      view.agents.map((agent) => option("agent", agent.id, agent.name || agent.id)),
+    ),
   );
   applyTarget(view);
 }
@@ -186,7 +282,8 @@ function stop() {
 
 // The stream tells often; the page is written once a frame.
 function changed(view, answer) {
-  if (answer?.exchange && answer === talk.answers().at(-1) && view.query.get("answer") !== answer.exchange) setQuery({ answer: answer.exchange });
+  if (answer?.exchange && answer === talk.answers().at(-1) && view.query.get("answer") !== answer.exchange)
+    setQuery({ answer: answer.exchange });
   if (answer) view.dirty.add(answer);
   if (view.waiting) return;
   view.waiting = true;
@@ -219,7 +316,10 @@ function draw(view) {
 }
 
 function makeSaid(item) {
-  const node = h("article", { class: `said ${item.who === "user" ? "user" : "model"}`, "aria-label": say(item.who === "user" ? "chat.you" : "chat.answer") });
+  const node = h("article", {
+    class: `said ${item.who === "user" ? "user" : "model"}`,
+    "aria-label": say(item.who === "user" ? "chat.you" : "chat.answer"),
+  });
   writeProse(node, item.text);
   return { node, update() {}, tick() {} };
 }
@@ -232,16 +332,36 @@ function drawEmpty(view) {
     view.text.focus();
     writeComposer(view);
   };
-  fill(view.thread, h("div", { class: "empty chat-empty" }, h("p", {}, say("chat.empty")), h("div", { class: "chips wrap" }, examples.map((name) => h("button", { type: "button", class: "chip", onclick: () => use(say(`chat.${name}`)) }, say(`chat.${name}`))))));
+  fill(
+    view.thread,
+    h(
+      "div",
+      { class: "empty chat-empty" },
+      h("p", {}, say("chat.empty")),
+      h(
+        "div",
+        { class: "chips wrap" },
+        examples.map((name) =>
+          h("button", { type: "button", class: "chip", onclick: () => use(say(`chat.${name}`)) }, say(`chat.${name}`)),
+        ),
+      ),
+    ),
+  );
 }
 
 const makeActions = (view) => ({
   endHold: (answer) => talk.endHold(answer).catch(toastError),
-  cancelReminder: (answer) => talk.cancelReminder(answer).then((one) => toast(one ? say("chat.cancelled", { task: one.task }) : say("chat.no_reminder")), toastError),
+  cancelReminder: (answer) =>
+    talk
+      .cancelReminder(answer)
+      .then((one) => toast(one ? say("chat.cancelled", { task: one.task }) : say("chat.no_reminder")), toastError),
   choose: (answer) => setQuery({ answer: answer.exchange }),
 });
 
-const isAtEnd = (view) => (NARROW.matches ? scrollY + innerHeight > document.documentElement.scrollHeight - 160 : view.thread.scrollTop + view.thread.clientHeight > view.thread.scrollHeight - 80);
+const isAtEnd = (view) =>
+  NARROW.matches
+    ? scrollY + innerHeight > document.documentElement.scrollHeight - 160
+    : view.thread.scrollTop + view.thread.clientHeight > view.thread.scrollHeight - 80;
 
 function scrollToEnd(view) {
   if (!talk.items.length) return;
@@ -259,7 +379,10 @@ function takeTrails(view, topics) {
   }
 }
 
-const chosenAnswer = (view) => talk.answers().find((one) => one.exchange && one.exchange === view.query.get("answer")) ?? talk.answers().at(-1) ?? null;
+const chosenAnswer = (view) =>
+  talk.answers().find((one) => one.exchange && one.exchange === view.query.get("answer")) ??
+  talk.answers().at(-1) ??
+  null;
 
 function writeAside(view) {
   const answer = chosenAnswer(view);
@@ -294,7 +417,8 @@ function announce(view) {
   const hold = `${answer.requestId} ${answer.until}`;
   if (answer.isHeld) tell(`${hold} begins`, say("chat.hold_begins", { time: showClock(answer.until) }));
   else if (answer.until && view.told.has(`${hold} begins`)) tell(`${hold} ends`, say("chat.hold_ends"));
-  if (!answer.isOpen && view.told.has(answer.requestId)) tell(`${answer.requestId} ended`, say(`chat.end_${answer.state}`));
+  if (!answer.isOpen && view.told.has(answer.requestId))
+    tell(`${answer.requestId} ended`, `${say("chat.answer")}: ${say(`state.${answer.state}`)}`);
   if (answer.isOpen) view.told.add(answer.requestId);
 }
 

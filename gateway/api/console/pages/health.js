@@ -41,22 +41,44 @@ const windowOf = (view) => (WINDOWS.includes(view.query.get("window")) ? view.qu
 
 function drawPage(view, main) {
   view.now = h("div", { class: "grid health-now" });
-  view.windows = h("div", { class: "chips", role: "group", "aria-label": say("health.window") }, WINDOWS.map((name) => h("button", { type: "button", class: "chip", onclick: () => setQuery({ window: name }) }, say(`health.window_${name}`))));
+  view.windows = h(
+    "div",
+    { class: "chips", role: "group", "aria-label": say("health.window") },
+    WINDOWS.map((name) =>
+      h(
+        "button",
+        { type: "button", class: "chip", onclick: () => setQuery({ window: name }) },
+        say(`health.window_${name}`),
+      ),
+    ),
+  );
   view.since = h("span", { class: "small muted" });
   view.plots = makePlots();
   view.plotsBody = h("div", { class: "pad" }, loading(6));
   view.usage = h("div", {}, loading(2));
-  view.metrics = h("section", { class: "panel" }, h("header", {}, h("h2", {}, say("health.over_time")), view.since, h("div", { class: "right" }, view.windows)), view.plotsBody);
+  view.metrics = h(
+    "section",
+    { class: "panel" },
+    h("header", {}, h("h2", {}, say("health.over_time")), view.since, h("div", { class: "right" }, view.windows)),
+    view.plotsBody,
+  );
   view.from = h("span", { class: "small muted" });
   main.append(
     h("div", { class: "head" }, h("h1", {}, say("health.title"))),
-    h("div", { class: "grid" }, h("div", { class: "health" }, view.now, view.metrics), h("section", { class: "panel" }, h("header", {}, h("h2", {}, say("health.usage")), view.from), view.usage)),
+    h(
+      "div",
+      { class: "grid" },
+      h("div", { class: "health" }, view.now, view.metrics),
+      h("section", { class: "panel" }, h("header", {}, h("h2", {}, say("health.usage")), view.from), view.usage),
+    ),
   );
   writeWindow(view);
 }
 
 function writeWindow(view) {
-  [...view.windows.children].forEach((chip, i) => setAttribute(chip, "aria-pressed", String(WINDOWS[i] === windowOf(view))));
+  [...view.windows.children].forEach((chip, i) =>
+    setAttribute(chip, "aria-pressed", String(WINDOWS[i] === windowOf(view))),
+  );
 }
 
 async function readMetrics(view) {
@@ -86,34 +108,79 @@ function writeHealth(view) {
   fill(view.now, drawUpstreams(health.upstreams), drawFacts(health));
 }
 
-const cells = (tag, texts) => texts.map((text, i) => h(tag, { class: i > 1 ? "num" : null, ...(tag === "th" && { scope: "col" }) }, text));
+const cells = (tag, texts) =>
+  texts.map((text, i) => h(tag, { class: i > 1 ? "num" : null, ...(tag === "th" && { scope: "col" }) }, text));
 const percent = (share) => `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 
 function drawUpstreams(upstreams) {
   const row = (one) => [
     one.id,
     h("span", {}, stateWord(one.state), one.until ? [" ", moving("until", one.until)] : null),
-    one.p50 === null ? "–" : one.p95 < 1000 ? `${Math.round(one.p50)} / ${showDuration(one.p95)}` : `${showDuration(one.p50)} / ${showDuration(one.p95)}`,
+    one.p50 === null
+      ? "–"
+      : one.p95 < 1000
+        ? `${Math.round(one.p50)} / ${showDuration(one.p95)}`
+        : `${showDuration(one.p50)} / ${showDuration(one.p95)}`,
     one.turns || one.failed ? percent(one.failed) : "–",
     showNumber(one.busy),
   ];
   const head = ["upstream", "state", "first", "failed", "busy"].map((name) => say(`health.col_${name}`));
-  const table = h("table", { class: "table dims tight" }, h("thead", {}, h("tr", {}, cells("th", head))), h("tbody", {}, upstreams.map((one) => h("tr", {}, cells("td", row(one))))));
-  return h("section", { class: "panel" }, h("header", {}, h("h2", {}, say("health.upstreams")), h("span", { class: "small muted" }, say("health.five_minutes"))), h("div", { class: "scrolls", tabindex: 0, role: "group", "aria-label": say("health.upstreams") }, table));
+  const table = h(
+    "table",
+    { class: "table dims tight" },
+    h("thead", {}, h("tr", {}, cells("th", head))),
+    h(
+      "tbody",
+      {},
+      upstreams.map((one) => h("tr", {}, cells("td", row(one)))),
+    ),
+  );
+  return h(
+    "section",
+    { class: "panel" },
+    h(
+      "header",
+      {},
+      h("h2", {}, say("health.upstreams")),
+      h("span", { class: "small muted" }, say("health.five_minutes")),
+    ),
+    h("div", { class: "scrolls", tabindex: 0, role: "group", "aria-label": say("health.upstreams") }, table),
+  );
 }
 
 function drawFacts(health) {
   const { store, ntp, scheduler, holds } = health;
-  const clock = ntp.status === "synced" ? "ok" : ntp.status === "disabled" ? "off" : ntp.status === "stale" ? "cooling" : "error";
-  const runs = scheduler.runs === undefined ? "" : say("health.of", { used: showNumber(scheduler.runs), max: showNumber(scheduler.max_concurrent_runs) });
-  const fact = (name, state, note) => h("div", {}, h("dt", {}, say(`health.${name}`)), h("dd", {}, state, note ? h("small", {}, note) : null));
+  const clock =
+    ntp.status === "synced" ? "ok" : ntp.status === "disabled" ? "off" : ntp.status === "stale" ? "cooling" : "error";
+  const runs =
+    scheduler.runs === undefined
+      ? ""
+      : say("health.of", { used: showNumber(scheduler.runs), max: showNumber(scheduler.max_concurrent_runs) });
+  const fact = (name, state, note) =>
+    h("div", {}, h("dt", {}, say(`health.${name}`)), h("dd", {}, state, note ? h("small", {}, note) : null));
   return h(
     "section",
     { class: "panel" },
-    h("dl", { class: "facts dims" },
-      fact("store", stateWord(store.ok ? "ok" : "error", { word: store.kind }), store.ok ? showDuration(store.ms) : store.message),
-      fact("ntp", stateWord(clock, { word: say(`health.ntp_${ntp.status}`) }), ntp.lastError || (ntp.server ? `${ntp.server}, ${ntp.offsetMs} ms` : "")),
-      fact("scheduler", stateWord(scheduler.state === "running" ? "ok" : scheduler.state === "off" ? "off" : "cooling", { word: sayOr(`health.scheduler_${scheduler.state}`, scheduler.state) }), runs ? say("health.runs", { runs }) : ""),
+    h(
+      "dl",
+      { class: "facts dims" },
+      fact(
+        "store",
+        stateWord(store.ok ? "ok" : "error", { word: store.kind }),
+        store.ok ? showDuration(store.ms) : store.message,
+      ),
+      fact(
+        "ntp",
+        stateWord(clock, { word: say(`health.ntp_${ntp.status}`) }),
+        ntp.lastError || (ntp.server ? `${ntp.server}, ${ntp.offsetMs} ms` : ""),
+      ),
+      fact(
+        "scheduler",
+        stateWord(scheduler.state === "running" ? "ok" : scheduler.state === "off" ? "off" : "cooling", {
+          word: sayOr(`health.scheduler_${scheduler.state}`, scheduler.state),
+        }),
+        runs ? say("health.runs", { runs }) : "",
+      ),
       fact("webhooks", showNumber(health.webhooks)),
       holds ? fact("holds", say("health.of", { used: showNumber(holds.used), max: showNumber(holds.max) })) : null,
       fact("lag", showDuration(health.loop_lag_ms)),
@@ -130,18 +197,47 @@ async function readUsage(view) {
     setText(view.from, say("health.from", { time: showTime(report.from) }));
     fill(view.usage, report.data.length ? drawUsage(report.data) : empty(say("health.no_usage")));
   } catch (error) {
-    fill(view.usage, failure(error, () => readUsage(view)));
+    fill(
+      view.usage,
+      failure(error, () => readUsage(view)),
+    );
   }
 }
 
 function drawUsage(groups) {
-  const head = ["model", "upstream", "exchanges", "turns", "input", "output", "cost"].map((name) => say(`health.col_${name}`));
+  const head = ["model", "upstream", "exchanges", "turns", "input", "output", "cost"].map((name) =>
+    say(`health.col_${name}`),
+  );
   const row = (one) => [
-    one.model, one.upstream, showNumber(one.exchanges), showNumber(one.turns),
-    [showNumber(one.input_tokens), one.cached_tokens ? h("span", { class: "small muted" }, ` ${say("health.cached", { n: showNumber(one.cached_tokens) })}`) : ""],
-    [showNumber(one.output_tokens), h("span", { class: "small muted" }, ` ${say("health.reported_short", { reported: showNumber(one.reported_turns), turns: showNumber(one.turns) })}`)],
+    one.model,
+    one.upstream,
+    showNumber(one.exchanges),
+    showNumber(one.turns),
+    [
+      showNumber(one.input_tokens),
+      one.cached_tokens
+        ? h("span", { class: "small muted" }, ` ${say("health.cached", { n: showNumber(one.cached_tokens) })}`)
+        : "",
+    ],
+    [
+      showNumber(one.output_tokens),
+      h(
+        "span",
+        { class: "small muted" },
+        ` ${say("health.reported_short", { reported: showNumber(one.reported_turns), turns: showNumber(one.turns) })}`,
+      ),
+    ],
     one.cost_usd === null || one.cost_usd === undefined ? "–" : `$${one.cost_usd.toFixed(one.cost_usd < 1 ? 4 : 2)}`,
   ];
-  const table = h("table", { class: "table dims" }, h("thead", {}, h("tr", {}, cells("th", head))), h("tbody", {}, groups.map((one) => h("tr", {}, cells("td", row(one))))));
+  const table = h(
+    "table",
+    { class: "table dims" },
+    h("thead", {}, h("tr", {}, cells("th", head))),
+    h(
+      "tbody",
+      {},
+      groups.map((one) => h("tr", {}, cells("td", row(one)))),
+    ),
+  );
   return h("div", { class: "scrolls", tabindex: 0, role: "group", "aria-label": say("health.usage") }, table);
 }

@@ -17,7 +17,18 @@ const TABS = ["force", "reminders", "jobs", "waiting", "exchanges", "conversatio
 const BESIDE = 60;
 
 export function createPage(app) {
-  const view = { app, query: new URLSearchParams(), data: null, deliveries: [], rows: [], failed: null, seen: "", agent: "", later: 0, list: null };
+  const view = {
+    app,
+    query: new URLSearchParams(),
+    data: null,
+    deliveries: [],
+    rows: [],
+    failed: null,
+    seen: "",
+    agent: "",
+    later: 0,
+    list: null,
+  };
   return {
     topics: (query) => ["sessions", ...(query.get("id")?.includes(",") ? [] : [`session:${query.get("id")}`])],
     mount(main, query) {
@@ -66,12 +77,22 @@ function drawPage(view, main) {
   view.forget = h("button", { type: "button", class: "danger", onclick: () => forget(view) }, say("session.forget"));
   view.chat = h("a", { class: "button" }, say("frame.chat"));
   view.beside = h("ul", { class: "beside-list" });
-  view.tabs = h("div", { class: "tab-list", role: "tablist", "aria-label": say("session.title"), onkeydown: (event) => moveTab(view, event) });
+  view.tabs = h("div", {
+    class: "tab-list",
+    role: "tablist",
+    "aria-label": say("session.title"),
+    onkeydown: (event) => moveTab(view, event),
+  });
   view.panel = h("div", { id: "session-tab", role: "tabpanel", tabindex: 0 });
   const back = h("a", { class: "only-s small", href: href("sessions") }, `← ${say("sessions.title")}`);
   main.append(
     h("div", { class: "head" }, back, view.title, view.state, h("div", { class: "right" }, view.chat, view.forget)),
-    h("div", { class: "beside" }, h("nav", { class: "panel hide-s", "aria-label": say("sessions.title") }, view.beside), h("section", { class: "panel" }, view.tabs, view.panel)),
+    h(
+      "div",
+      { class: "beside" },
+      h("nav", { class: "panel hide-s", "aria-label": say("sessions.title") }, view.beside),
+      h("section", { class: "panel" }, view.tabs, view.panel),
+    ),
   );
   view.app.keys.setPage([{ key: "Escape", say: "frame.key_back", run: () => go("sessions") }]);
   writeHead(view);
@@ -111,7 +132,13 @@ async function read(view) {
       get("/api/console/exchanges", { session: name, owner: mine ? "" : ownerOf(view), limit: 200 }),
     ]);
     if (name !== nameOf(view)) return;
-    Object.assign(view, { data, deliveries: deliveries.deliveries, rows: found.exchanges, failed: null, hasRead: true });
+    Object.assign(view, {
+      data,
+      deliveries: deliveries.deliveries,
+      rows: found.exchanges,
+      failed: null,
+      hasRead: true,
+    });
   } catch (error) {
     if (name !== nameOf(view)) return;
     view.failed = error;
@@ -140,7 +167,21 @@ function writeTab(view) {
   const names = tabsOf(view);
   while (view.tabs.childElementCount > names.length) view.tabs.lastChild.remove();
   names.forEach((name, i) => {
-    const node = view.tabs.children[i] ?? view.tabs.appendChild(h("button", { type: "button", role: "tab", "aria-controls": "session-tab", onclick: () => setQuery({ tab: tabsOf(view)[i] }) }, h("span"), h("b", { class: "small muted" })));
+    const node =
+      view.tabs.children[i] ??
+      view.tabs.appendChild(
+        h(
+          "button",
+          {
+            type: "button",
+            role: "tab",
+            "aria-controls": "session-tab",
+            onclick: () => setQuery({ tab: tabsOf(view)[i] }),
+          },
+          h("span"),
+          h("b", { class: "small muted" }),
+        ),
+      );
     setText(node.firstChild, say(`session.tab_${name}`));
     const count = name === "exchanges" || view.data ? COUNTS[name](view) : 0;
     setText(node.lastChild, count || "");
@@ -150,7 +191,8 @@ function writeTab(view) {
   });
   view.tab = tab;
   setAttribute(view.panel, "aria-label", say(`session.tab_${tab}`));
-  if (tab === "exchanges" && view.list?.node.isConnected && !view.failed && view.rows.length) return view.list.show(view.rows);
+  if (tab === "exchanges" && view.list?.node.isConnected && !view.failed && view.rows.length)
+    return view.list.show(view.rows);
   const seen = JSON.stringify([tab, view.failed?.message, view.data, view.deliveries, view.rows.length > 0]);
   if (view.seen === seen) return;
   view.seen = seen;
@@ -162,9 +204,20 @@ function writeTab(view) {
 function drawTab(view, tab) {
   if (view.failed) return failure(view.failed, () => read(view));
   if (tab === "exchanges") return drawExchanges(view);
-  if (!view.data) return view.hasRead ? empty(say("session.unknown"), h("a", { class: "button", href: href("sessions") }, say("sessions.title"))) : loading(4);
-  if (tab === "force") return drawForce(view.data, { clearStop: () => clear(view, "/stop_message"), clearDirectives: () => clear(view, "/directives") });
-  if (tab === "reminders") return drawReminders(view.data, { addReminder: () => addReminder(view), cancelReminder: (one) => cancelReminder(view, one) });
+  if (!view.data)
+    return view.hasRead
+      ? empty(say("session.unknown"), h("a", { class: "button", href: href("sessions") }, say("sessions.title")))
+      : loading(4);
+  if (tab === "force")
+    return drawForce(view.data, {
+      clearStop: () => clear(view, "/stop_message"),
+      clearDirectives: () => clear(view, "/directives"),
+    });
+  if (tab === "reminders")
+    return drawReminders(view.data, {
+      addReminder: () => addReminder(view),
+      cancelReminder: (one) => cancelReminder(view, one),
+    });
   if (tab === "jobs") return drawJobs(view.data);
   if (tab === "waiting") return drawWaiting(view.deliveries);
   return drawConversation(view.data, { chooseAgent: (name) => ((view.agent = name), read(view)) });
@@ -172,7 +225,15 @@ function drawTab(view, tab) {
 
 function drawExchanges(view) {
   if (!view.rows.length) return empty(say("session.no_exchanges"));
-  view.list = new List({ class: "live-list", label: say("session.tab_exchanges"), columns: EXCHANGE_COLUMNS(view.app.me), key: (row) => row.id, open: (row) => go("exchange", { id: row.id }), height: 40, narrowHeight: 86 });
+  view.list = new List({
+    class: "live-list",
+    label: say("session.tab_exchanges"),
+    columns: EXCHANGE_COLUMNS(view.app.me),
+    key: (row) => row.id,
+    open: (row) => go("exchange", { id: row.id }),
+    height: 40,
+    narrowHeight: 86,
+  });
   view.list.show(view.rows);
   return [isOurs(view) ? null : h("p", { class: "pad small muted" }, say("session.others")), view.list.node];
 }
@@ -189,10 +250,30 @@ function moveTab(view, event) {
 
 function writeBeside(view) {
   const rows = chooseSessions(view.app.store, [], "").slice(0, BESIDE);
-  const seen = JSON.stringify([rows.map((row) => [keyOf(row), row.state]), keyOf({ owner: ownerOf(view), sessionId: nameOf(view) })]);
+  const seen = JSON.stringify([
+    rows.map((row) => [keyOf(row), row.state]),
+    keyOf({ owner: ownerOf(view), sessionId: nameOf(view) }),
+  ]);
   if (view.beside.dataset.seen === seen) return;
   view.beside.dataset.seen = seen;
-  fill(view.beside, rows.map((row) => h("li", {}, h("a", { href: sessionHref(row, view.app.me), "aria-current": row.sessionId === nameOf(view) && row.owner === ownerOf(view) ? "page" : null }, h("span", { class: "cut" }, row.sessionId), row.state ? stateWord(row.state) : null))));
+  fill(
+    view.beside,
+    rows.map((row) =>
+      h(
+        "li",
+        {},
+        h(
+          "a",
+          {
+            href: sessionHref(row, view.app.me),
+            "aria-current": row.sessionId === nameOf(view) && row.owner === ownerOf(view) ? "page" : null,
+          },
+          h("span", { class: "cut" }, row.sessionId),
+          row.state ? stateWord(row.state) : null,
+        ),
+      ),
+    ),
+  );
 }
 
 async function clear(view, part) {
@@ -201,13 +282,23 @@ async function clear(view, part) {
 }
 
 async function cancelReminder(view, one) {
-  await remove(pathOf(view, `/reminders/${encodeURIComponent(one.taskId)}`)).then(() => toast(say("chat.cancelled", { task: one.task })), toastError);
+  await remove(pathOf(view, `/reminders/${encodeURIComponent(one.taskId)}`)).then(
+    () => toast(say("chat.cancelled", { task: one.task })),
+    toastError,
+  );
   read(view);
 }
 
 async function forget(view) {
   const name = nameOf(view);
-  if (!(await confirmDialog({ title: say("session.forget_title", { name }), text: say("session.forget_text"), yes: say("session.forget_yes") }))) return;
+  if (
+    !(await confirmDialog({
+      title: say("session.forget_title", { name }),
+      text: say("session.forget_text"),
+      yes: say("session.forget_yes"),
+    }))
+  )
+    return;
   try {
     await remove(pathOf(view));
     toast(say("session.forgotten", { name }));
@@ -224,7 +315,17 @@ async function addReminder(view) {
   const task = h("textarea", { rows: 2, required: true });
   const due = h("input", { type: "datetime-local", step: 1, value: toLocal(now() + 600000) });
   const refused = h("p", { class: "refused", role: "alert" });
-  const soon = [["1", 60000], ["10", 600000], ["60", 3600000]].map(([n, ms]) => h("button", { type: "button", class: "chip", onclick: () => (due.value = toLocal(now() + ms)) }, say("session.in_minutes", { n })));
+  const soon = [
+    ["1", 60000],
+    ["10", 600000],
+    ["60", 3600000],
+  ].map(([n, ms]) =>
+    h(
+      "button",
+      { type: "button", class: "chip", onclick: () => (due.value = toLocal(now() + ms)) },
+      say("session.in_minutes", { n }),
+    ),
+  );
   const run = async () => {
     try {
       await post(pathOf(view, "/reminders"), { task: task.value.trim(), dueAt: new Date(due.value).toISOString() });
@@ -236,8 +337,16 @@ async function addReminder(view) {
   };
   view.app.setEditing(true);
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  const body = [h("label", { class: "field" }, h("span", {}, say("session.task")), task), h("label", { class: "field" }, h("span", {}, say("session.due", { zone })), due), h("div", { class: "chips wrap" }, soon), refused];
-  const actions = [{ text: say("frame.cancel"), value: "" }, { text: say("session.add_reminder"), value: "added", kind: "primary", run }];
+  const body = [
+    h("label", { class: "field" }, h("span", {}, say("session.task")), task),
+    h("label", { class: "field" }, h("span", {}, say("session.due", { zone })), due),
+    h("div", { class: "chips wrap" }, soon),
+    refused,
+  ];
+  const actions = [
+    { text: say("frame.cancel"), value: "" },
+    { text: say("session.add_reminder"), value: "added", kind: "primary", run },
+  ];
   const opened = openDialog({ title: say("session.add_reminder"), body, actions });
   task.focus();
   await opened;

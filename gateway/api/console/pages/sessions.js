@@ -23,7 +23,11 @@ export function createPage(app) {
         clearTimeout(view.later);
         view.later = setTimeout(() => read(view), 250);
       }
-      if (change.query || change.topics.has("sessions")) write(view, Boolean(change.query));
+      if (change.query || change.topics.has("sessions")) {
+        // What the feed tells first replaces what the page before had left.
+        write(view, Boolean(change.query) || !view.isFed);
+        view.isFed = true;
+      }
     },
     leave() {
       view.list.close();
@@ -37,10 +41,24 @@ const wordOf = (view) => (view.query.get("q") ?? "").trim().toLowerCase();
 
 function drawPage(view, main) {
   const { app } = view;
-  const search = h("input", { type: "search", value: view.query.get("q") ?? "", placeholder: say("sessions.search"), "aria-label": say("sessions.search"), oninput: () => setQuery({ q: search.value }) });
+  const search = h("input", {
+    type: "search",
+    value: view.query.get("q") ?? "",
+    placeholder: say("sessions.search"),
+    "aria-label": say("sessions.search"),
+    oninput: () => setQuery({ q: search.value }),
+  });
   const open = (row) => row && go("session", { id: row.sessionId, owner: row.owner === app.me.owner ? "" : row.owner });
   view.note = h("span", { class: "small muted" });
-  view.list = new List({ class: "session-list", label: say("sessions.title"), columns: SESSION_COLUMNS(app.me), key: keyOf, open, height: 40, narrowHeight: 68 });
+  view.list = new List({
+    class: "session-list",
+    label: say("sessions.title"),
+    columns: SESSION_COLUMNS(app.me),
+    key: keyOf,
+    open,
+    height: 40,
+    narrowHeight: 68,
+  });
   view.below = h("div");
   main.append(
     h("div", { class: "head" }, h("h1", {}, say("sessions.title")), view.note, h("div", { class: "right" }, search)),
@@ -76,7 +94,15 @@ function write(view, force = false) {
   view.list.show(rows, { force });
   view.list.node.hidden = rows.length === 0;
   view.note.textContent = rows.length ? sayCount("sessions.count", rows.length) : "";
-  const what = rows.length ? "" : view.failed ? `failed ${view.failed.message}` : !view.hasRead && !known ? "loading" : wordOf(view) ? "none" : "empty";
+  const what = rows.length
+    ? ""
+    : view.failed
+      ? `failed ${view.failed.message}`
+      : !view.hasRead && !known
+        ? "loading"
+        : wordOf(view)
+          ? "none"
+          : "empty";
   if (view.below.dataset.what === what) return;
   view.below.dataset.what = what;
   fill(view.below, makeBelow(view, what));
@@ -85,8 +111,13 @@ function write(view, force = false) {
 function makeBelow(view, what) {
   if (!what) return null;
   if (what === "loading") return loading(5);
-  if (what === "none") return empty(say("live.none_fits"), h("button", { type: "button", onclick: () => clearSearch() }, say("live.show_all")));
-  if (what === "empty") return empty(say("sessions.empty"), h("a", { class: "button", href: href("chat") }, say("sessions.to_chat")));
+  if (what === "none")
+    return empty(
+      say("live.none_fits"),
+      h("button", { type: "button", onclick: () => clearSearch() }, say("live.show_all")),
+    );
+  if (what === "empty")
+    return empty(say("sessions.empty"), h("a", { class: "button", href: href("chat") }, say("sessions.to_chat")));
   return failure(view.failed, () => read(view));
 }
 

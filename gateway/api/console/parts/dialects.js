@@ -5,12 +5,16 @@ const readChat = (data) => {
   const delta = data.choices?.[0]?.delta;
   return { text: delta?.content, thinking: delta?.reasoning_content ?? delta?.reasoning, error: data.error };
 };
-const readMessages = (data) => ({ text: data.delta?.text, thinking: data.delta?.thinking, error: data.type === "error" ? data.error : null });
+const readMessages = (data) => ({
+  text: data.delta?.text,
+  thinking: data.delta?.thinking,
+  error: data.type === "error" ? data.error : null,
+});
 const readResponses = (data) => {
   if (data.type === "response.output_text.delta") return { text: data.delta };
   if (data.type === "response.reasoning_summary_text.delta") return { thinking: data.delta };
   if (data.type === "error") return { error: data };
-  return { error: data.type === "response.failed" ? data.response?.error ?? {} : null };
+  return { error: data.type === "response.failed" ? (data.response?.error ?? {}) : null };
 };
 const readAgent = (data, event) => {
   if (event === "hold") return { note: { state: "holding", until: data.until } };
@@ -19,28 +23,56 @@ const readAgent = (data, event) => {
   return { text: event === "text" ? data.delta : "", thinking: event === "thinking" ? data.delta : "" };
 };
 
-const said = (history) => history.map(({ who, text }) => ({ role: who === "user" ? "user" : "assistant", content: text }));
-const joinTexts = (parts, type) => (parts ?? []).filter((part) => part.type === type).map((part) => part.text).join("");
+const said = (history) =>
+  history.map(({ who, text }) => ({ role: who === "user" ? "user" : "assistant", content: text }));
+const joinTexts = (parts, type) =>
+  (parts ?? [])
+    .filter((part) => part.type === type)
+    .map((part) => part.text)
+    .join("");
 
 /** By name: path, the request's body, how a frame is read, and the text of an answer that did not stream. */
 export const DIALECTS = {
   "openai-chat": {
-    title: "Chat Completions", path: "/v1/chat/completions", read: readChat,
-    body: ({ model, stream, system, history }) => ({ model, stream, messages: [...(system ? [{ role: "system", content: system }] : []), ...said(history)] }),
+    title: "Chat Completions",
+    path: "/v1/chat/completions",
+    read: readChat,
+    body: ({ model, stream, system, history }) => ({
+      model,
+      stream,
+      messages: [...(system ? [{ role: "system", content: system }] : []), ...said(history)],
+    }),
     whole: (body) => body.choices?.[0]?.message?.content ?? "",
   },
   "openai-responses": {
-    title: "Responses", path: "/v1/responses", read: readResponses,
-    body: ({ model, stream, system, history }) => ({ model, stream, ...(system && { instructions: system }), input: said(history) }),
+    title: "Responses",
+    path: "/v1/responses",
+    read: readResponses,
+    body: ({ model, stream, system, history }) => ({
+      model,
+      stream,
+      ...(system && { instructions: system }),
+      input: said(history),
+    }),
     whole: (body) => (body.output ?? []).map((item) => joinTexts(item.content, "output_text")).join(""),
   },
   "anthropic-messages": {
-    title: "Messages", path: "/v1/messages", read: readMessages,
-    body: ({ model, stream, system, history }) => ({ model, stream, max_tokens: 4096, ...(system && { system }), messages: said(history) }),
+    title: "Messages",
+    path: "/v1/messages",
+    read: readMessages,
+    body: ({ model, stream, system, history }) => ({
+      model,
+      stream,
+      max_tokens: 4096,
+      ...(system && { system }),
+      messages: said(history),
+    }),
     whole: (body) => joinTexts(body.content, "text"),
   },
   agent: {
-    title: "", path: "/api/chat", read: readAgent,
+    title: "",
+    path: "/api/chat",
+    read: readAgent,
     body: ({ agent, session, history }) => ({ agentId: agent, sessionId: session, message: history.at(-1).text }),
     whole: () => "",
   },

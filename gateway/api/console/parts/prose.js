@@ -25,7 +25,7 @@ export function splitBlocks(text) {
   for (const line of text.split("\n")) {
     const mark = FENCE.exec(line)?.[1] ?? "";
     if (fence) {
-      if (mark.startsWith(fence) && line.trim() === mark) (fence = ""), (open = null);
+      if (mark.startsWith(fence) && line.trim() === mark) ((fence = ""), (open = null));
       else open.lines.push(line);
     } else if (mark) {
       fence = mark;

@@ -16,19 +16,57 @@ export function chooseSessions(store, found, word) {
 export const keyOf = (row) => `${row.owner}\n${row.sessionId}`;
 
 /** The address of a session's page; another owner's needs the owner, too. */
-export const sessionHref = (row, me) => href("session", { id: row.sessionId, owner: row.owner === me.owner ? "" : row.owner });
+export const sessionHref = (row, me) =>
+  href("session", { id: row.sessionId, owner: row.owner === me.owner ? "" : row.owner });
 
 const beside = (row, me) => [row.owner === me.owner ? "" : row.owner, row.agentId ?? ""].filter(Boolean).join(" · ");
 const count = (name, title, read) => ({ name, title, num: true, text: (row) => (read(row) ? String(read(row)) : "") });
 
 export const SESSION_COLUMNS = (me) => [
-  { name: "name", title: say("sessions.col_name"), make: () => h("span", {}, h("a", {}, ""), h("span", { class: "small faint" })), key: (row) => `${keyOf(row)} ${row.agentId}`, write: (node, row) => writeName(node, row, me) },
-  { name: "state", title: say("sessions.col_state"), make: () => stateWord("off"), key: (row) => `${row.state} ${row.live}`, write: writeState },
-  { name: "due", title: say("sessions.col_due"), make: () => h("span", { class: "mark" }, icon("bell"), h("span", { class: "moving" })), key: (row) => `${row.reminders} ${row.nextDueAt}`, write: writeDue },
-  { name: "stop", title: say("sessions.col_stop"), make: () => h("span", { class: "mark" }, icon("loop"), h("span")), key: (row) => JSON.stringify(row.stopMessage), write: (node, row) => writeMark(node, row.stopMessage ? `${row.stopMessage.used}/${row.stopMessage.max}` : "") },
-  { name: "waiting", title: say("sessions.col_waiting"), make: () => h("span", { class: "mark" }, icon("mail"), h("span")), key: (row) => String(row.deliveries), write: (node, row) => writeMark(node, row.deliveries ? String(row.deliveries) : "") },
+  {
+    name: "name",
+    title: say("sessions.col_name"),
+    make: () => h("span", {}, h("a", {}, ""), h("span", { class: "small faint" })),
+    key: (row) => `${keyOf(row)} ${row.agentId}`,
+    write: (node, row) => writeName(node, row, me),
+  },
+  {
+    name: "state",
+    title: say("sessions.col_state"),
+    make: () => stateWord("off"),
+    key: (row) => `${row.state} ${row.live}`,
+    write: writeState,
+  },
+  {
+    name: "due",
+    title: say("sessions.col_due"),
+    make: () => h("span", { class: "mark" }, icon("bell"), h("span", { class: "moving" })),
+    key: (row) => `${row.reminders} ${row.nextDueAt}`,
+    write: writeDue,
+  },
+  {
+    name: "stop",
+    title: say("sessions.col_stop"),
+    make: () => h("span", { class: "mark" }, icon("loop"), h("span")),
+    key: (row) => JSON.stringify(row.stopMessage),
+    write: (node, row) => writeMark(node, row.stopMessage ? `${row.stopMessage.used}/${row.stopMessage.max}` : ""),
+  },
+  {
+    name: "waiting",
+    title: say("sessions.col_waiting"),
+    make: () => h("span", { class: "mark" }, icon("mail"), h("span")),
+    key: (row) => String(row.deliveries),
+    write: (node, row) => writeMark(node, row.deliveries ? String(row.deliveries) : ""),
+  },
   count("jobs", say("sessions.col_jobs"), (row) => row.jobs),
-  { name: "used", title: say("sessions.col_used"), num: true, make: () => moving("age", 0), key: (row) => row.updatedAt, write: (node, row) => setMoving(node, "age", row.updatedAt) },
+  {
+    name: "used",
+    title: say("sessions.col_used"),
+    num: true,
+    make: () => moving("age", 0),
+    key: (row) => row.updatedAt,
+    write: (node, row) => setMoving(node, "age", row.updatedAt),
+  },
 ];
 
 function writeName(node, row, me) {
@@ -40,7 +78,8 @@ function writeName(node, row, me) {
 
 function writeState(node, row) {
   node.hidden = !row.state;
-  if (row.state) setState(node, row.state, { word: `${say(`state.${row.state}`)}${row.live > 1 ? ` ×${row.live}` : ""}` });
+  if (row.state)
+    setState(node, row.state, { word: `${say(`state.${row.state}`)}${row.live > 1 ? ` ×${row.live}` : ""}` });
 }
 
 function writeMark(node, text) {

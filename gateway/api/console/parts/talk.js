@@ -41,7 +41,7 @@ class Answer {
   takeText(text = "", thinking = "") {
     const last = this.turns.at(-1);
     const goesOn = this.asked.agent && (this.hasTooled || (last?.n === this.turn && last.text && text === "\n\n"));
-    if (goesOn) this.turn = Math.max(this.turn + 1, this.hasTooled ? this.trail?.turns.length ?? 0 : 0);
+    if (goesOn) this.turn = Math.max(this.turn + 1, this.hasTooled ? (this.trail?.turns.length ?? 0) : 0);
     this.hasTooled = false;
     if (this.turns.at(-1)?.n !== this.turn) this.turns.push({ n: this.turn, text: "", thinking: "" });
     const turn = this.turns.at(-1);
@@ -114,7 +114,9 @@ export class Talk {
 
   // Messages that got no answer are left out: a model would see two in a row.
   #history() {
-    const pairs = this.items.slice(0, -2).filter((item, i, all) => (item.who === "user" ? all[i + 1]?.text : item.text));
+    const pairs = this.items
+      .slice(0, -2)
+      .filter((item, i, all) => (item.who === "user" ? all[i + 1]?.text : item.text));
     return [...pairs, this.items.at(-2)].map((item) => ({ who: item.who, text: item.text.trim() }));
   }
 
@@ -123,10 +125,17 @@ export class Talk {
     const dialect = DIALECTS[asked.agent ? "agent" : asked.dialect];
     const off = (name, on) => (on ? {} : { [name]: "off" });
     const headers = {
-      "x-request-id": answer.requestId, "x-holdgate-notes": "1",
-      ...(asked.agent || !asked.session ? {} : { "x-session-id": encodeURI(asked.session) }), ...off("x-holdgate-hold", asked.hold), ...off("x-holdgate-clock", asked.clock),
+      "x-request-id": answer.requestId,
+      "x-holdgate-notes": "1",
+      ...(asked.agent || !asked.session ? {} : { "x-session-id": encodeURI(asked.session) }),
+      ...off("x-holdgate-hold", asked.hold),
+      ...off("x-holdgate-clock", asked.clock),
     };
-    const reply = await stream("POST", dialect.path, { body: dialect.body({ ...asked, history }), headers, signal: answer.stop.signal });
+    const reply = await stream("POST", dialect.path, {
+      body: dialect.body({ ...asked, history }),
+      headers,
+      signal: answer.stop.signal,
+    });
     this.#setExchange(answer, reply.headers.get(ID) ?? "");
     if (!reply.headers.get("content-type")?.startsWith("text/event-stream")) {
       const text = dialect.whole(await reply.json());
@@ -135,7 +144,8 @@ export class Talk {
       return;
     }
     await readStream(reply.body, dialect, (found) => {
-      if (found.error) answer.error = { message: found.error.message ?? "", code: found.error.code ?? found.error.type ?? "" };
+      if (found.error)
+        answer.error = { message: found.error.message ?? "", code: found.error.code ?? found.error.type ?? "" };
       else if (found.note) answer.takeNote(found.note);
       else answer.takeText(found.text, found.thinking);
       this.tell(answer);
@@ -194,7 +204,9 @@ export class Talk {
     const { session } = this;
     const kept = await get(`/api/sessions/${encodeURIComponent(session)}`, { agentId: agent }).catch(() => null);
     if (!kept || this.items.length || session !== this.session) return;
-    this.items = kept.messages.filter((one) => typeof one.content === "string" && one.content && one.role !== "tool" && one.role !== "system").map(({ role, content }) => ({ who: role === "user" ? "user" : "said", text: content }));
+    this.items = kept.messages
+      .filter((one) => typeof one.content === "string" && one.content && one.role !== "tool" && one.role !== "system")
+      .map(({ role, content }) => ({ who: role === "user" ? "user" : "said", text: content }));
     this.tell(null);
   }
 }
