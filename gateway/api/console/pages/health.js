@@ -157,7 +157,12 @@ function drawFacts(health) {
       ? ""
       : say("health.of", { used: showNumber(scheduler.runs), max: showNumber(scheduler.max_concurrent_runs) });
   const fact = (name, state, note) =>
-    h("div", {}, h("dt", {}, say(`health.${name}`)), h("dd", {}, state, note ? h("small", {}, note) : null));
+    h(
+      "div",
+      { class: note?.length > 60 ? "whole" : null },
+      h("dt", {}, say(`health.${name}`)),
+      h("dd", {}, state, note ? h("small", {}, note) : null),
+    );
   return h(
     "section",
     { class: "panel" },
@@ -186,7 +191,7 @@ function drawFacts(health) {
       fact("lag", showDuration(health.loop_lag_ms)),
       fact("memory", health.rss === null ? "–" : showSize(health.rss)),
       fact("descriptors", health.descriptors === null ? "–" : showNumber(health.descriptors)),
-      fact("started", moving("age", health.started_at), say("health.version", { version: health.version })),
+      fact("started", moving("since", health.started_at), say("health.version", { version: health.version })),
     ),
   );
 }

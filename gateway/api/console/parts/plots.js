@@ -6,6 +6,7 @@ import { say, sayOr } from "../words.js";
 const WIDE = 600;
 const TALL = 72;
 const SPANS = { hour: 3600000, day: 86400000 };
+const LEAST = 600000;
 const STATES = ["opening", "relaying", "tooling", "holding"];
 const OUTCOMES = {
   due: "holding",
@@ -124,11 +125,14 @@ function makePlot(plot) {
   return { ...plot, node, svg, shapes, cursor, keys, top, note, shown: [] };
 }
 
-const startOf = (report) => (report.times.at(-1) ?? 0) - SPANS[report.window];
-const placeOf = (report, i) => ((report.times[i] - startOf(report)) / SPANS[report.window]) * WIDE;
+const lastOf = (report) => report.times.at(-1) ?? 0;
+// Of a gateway that began lately, the time before is not drawn.
+const spanOf = (report) => Math.max(LEAST, Math.min(SPANS[report.window], lastOf(report) - report.since));
+const startOf = (report) => lastOf(report) - spanOf(report);
+const placeOf = (report, i) => ((report.times[i] - startOf(report)) / spanOf(report)) * WIDE;
 
 function findIndex(report, part) {
-  const wanted = startOf(report) + part * SPANS[report.window];
+  const wanted = startOf(report) + part * spanOf(report);
   let best = 0;
   report.times.forEach((time, i) => Math.abs(time - wanted) < Math.abs(report.times[best] - wanted) && (best = i));
   return best;
@@ -206,7 +210,7 @@ function drawLine(report, line, top) {
 
 // Rare events: a bar each, wide enough to be seen.
 function drawBars(report, line, top, below) {
-  const wide = Math.max(3, (report.step_ms / SPANS[report.window]) * WIDE);
+  const wide = Math.max(3, (report.step_ms / spanOf(report)) * WIDE);
   const bar = (n, i) =>
     h("rect", {
       x: (placeOf(report, i) - wide).toFixed(1),
