@@ -29,6 +29,8 @@ export function createPage(app) {
       if (told || change.tick) write(view);
     },
     leave() {
+      view.job = null; // what still comes is not shown
+      view.left = true;
       view.detail?.close();
     },
   };
@@ -46,7 +48,9 @@ function takeQuery(view, query) {
 
 async function read(view) {
   try {
-    view.job = (await get("/api/cron/get", { job_id: view.query.get("id") ?? "" })).data.job;
+    const { data } = await get("/api/cron/get", { job_id: view.query.get("id") ?? "" });
+    if (view.left) return;
+    view.job = data.job;
     write(view);
   } catch (error) {
     if (error.status === 404) fill(view.box, h("div", { class: "panel" }, empty(say("job.gone"), h("a", { class: "button", href: href("jobs") }, say("jobs.title")))));

@@ -96,7 +96,8 @@ function drawPage(view, main) {
 function bindKeys(view) {
   const { list, actions } = view;
   const inList = (by) => () => list.node.contains(document.activeElement) && (list.step(by), true);
-  const job = () => list.activeRow() ?? rowOf(view, of(view, "id"));
+  const opened = () => rowOf(view, of(view, "id"));
+  const job = () => (list.node.contains(document.activeElement) ? list.activeRow() : opened()) ?? opened() ?? list.activeRow();
   const withJob = (run) => () => (job() ? (run(job()), true) : false);
   view.app.keys.setPage([
     { key: "j", say: "frame.key_move", run: () => list.step(1) },
