@@ -204,7 +204,7 @@ function drawLine(report, line, top) {
   line.values.forEach((n, i) => {
     if (isGap(n)) return;
     d += `${isGap(line.values[i - 1]) ? "M" : "L"}${placeOf(report, i).toFixed(1)} ${high(n, top)}`;
-    if (isGap(line.values[i - 1]) && isGap(line.values[i + 1])) d += "h1"; // alone, it would not be seen
+    if (isGap(line.values[i - 1]) && isGap(line.values[i + 1])) d += "h3"; // alone, it would not be seen
   });
   return h("path", { d, class: `plot-line k-${line.state}${line.dashed ? " dashed" : ""}` });
 }
