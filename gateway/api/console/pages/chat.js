@@ -36,6 +36,9 @@ export function createPage(app) {
       talk.tell = (answer) => changed(view, answer);
       readTargets(view);
       draw(view);
+      // Back from another page: the trail of the last answer is watched again.
+      const last = talk.answers().at(-1);
+      if (last?.exchange && !query.get("answer")) setQuery({ session: talk.session, answer: last.exchange });
     },
     update(change) {
       if (change.query) view.query = change.query;

@@ -200,11 +200,12 @@ const high = (n, top) => (TALL - 2 - (n / (top || 1)) * (TALL - 6)).toFixed(1);
 // Where nothing was measured, the line has a gap.
 function drawLine(report, line, top) {
   let d = "";
-  line.values.forEach(
-    (n, i) =>
-      n !== null &&
-      (d += `${d === "" || line.values[i - 1] === null ? "M" : "L"}${placeOf(report, i).toFixed(1)} ${high(n, top)}`),
-  );
+  const isGap = (n) => n === null || n === undefined;
+  line.values.forEach((n, i) => {
+    if (isGap(n)) return;
+    d += `${isGap(line.values[i - 1]) ? "M" : "L"}${placeOf(report, i).toFixed(1)} ${high(n, top)}`;
+    if (isGap(line.values[i - 1]) && isGap(line.values[i + 1])) d += "h3"; // alone, it would not be seen
+  });
   return h("path", { d, class: `plot-line k-${line.state}${line.dashed ? " dashed" : ""}` });
 }
 
