@@ -24,7 +24,7 @@ export function whyOff(job) {
 /** The line below the state: [glyph, word, why]. */
 export function stateOf(job, queued = false) {
   if (queued && job.state !== "running") return ["opening", say("jobs.queued"), ""];
-  if (job.state === "off") return [job.disabled_reason ? "failed" : "off", say("state.off"), whyOff(job)];
+  if (job.state === "off") return [job.disabled_reason && job.consecutive_failures > 0 ? "failed" : "off", say("state.off"), whyOff(job)];
   if (job.state === "failing") return ["failing", say("state.failing"), sayCount("jobs.in_a_row", job.consecutive_failures)];
   return [job.state, say(`state.${job.state}`), job.state === "running" && job.consecutive_failures > 0 ? sayCount("jobs.in_a_row", job.consecutive_failures) : ""];
 }
