@@ -166,6 +166,8 @@ function makeBox(state, choose) {
     { role: "button", tabindex: 0, class: "box", onclick: press, onkeydown: press },
     rect,
     figure,
+    // Not seen, but heard: else the number and the word would be one.
+    " ",
     word,
   );
   return { node, rect, figure, word };
@@ -178,5 +180,5 @@ function writeBox(box, state, n, chosen) {
   setAttribute(box.word, "class", kind);
   setAttribute(box.rect, "class", `${n ? `b-${state}` : "b-none"}${chosen ? " chosen" : ""}`);
   setAttribute(box.node, "aria-pressed", String(chosen));
-  setAttribute(box.node, "aria-label", `${say(`state.${state}`)}: ${showNumber(n)}`);
+  setAttribute(box.node, "aria-label", `${showNumber(n)} ${say(`state.${state}`)}`);
 }

@@ -1,0 +1,78 @@
+"""The console's pages in a real browser, against a gateway process with the demo model."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.console.chromium import Chromium, find_barriers, start_chromium
+from tests.run import GatewayProcess, as_process
+
+PAGES = ("", "chat", "sessions", "tools", "jobs", "health")
+LOOKS = (("en", "light", 1440), ("zh", "dark", 390))
+WORDS = {
+    language: json.loads(
+        Path(__file__).parents[2].joinpath(f"gateway/api/console/words-{language}.json").read_text()
+    )
+    for language in ("en", "zh")
+}
+PLACES = {"": "live"}
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway as anybody starts it: no configuration, the demo model."""
+    home = tmp_path_factory.mktemp("gateway")
+    with as_process(home, {"ROUTECODEX_CLOCK_NTP": "off"}) as started:
+        yield started
+
+
+@pytest.fixture
+async def chromium() -> AsyncIterator[Chromium]:
+    async with start_chromium() as started:
+        yield started
+
+
+@pytest.mark.parametrize(("language", "theme", "width"), LOOKS)
+async def test_every_page_opens_and_keeps_nobody_out(
+    gate: GatewayProcess, chromium: Chromium, language: str, theme: str, width: int
+) -> None:
+    barriers: list[str] = []
+    for name in PAGES:
+        url = f"{gate.url}/console/{name}"
+        async with chromium.open(url, language=language, theme=theme, width=width) as tab:
+            title = WORDS[language][f"{PLACES.get(name, name)}.title"]
+            await expect(tab.page.get_by_role("heading", level=1)).to_have_text(title)
+            barriers += [f"{name}: {one}" for one in await find_barriers(tab.page)]
+    assert barriers == []
+
+
+def list_exchanges(gate: GatewayProcess, session: str) -> list[dict[str, Any]]:
+    answer = httpx.get(f"{gate.url}/api/console/exchanges", params={"session": session})
+    found: list[dict[str, Any]] = answer.json()["exchanges"]
+    return found
+
+
+async def test_the_first_minute(gate: GatewayProcess, chromium: Chromium) -> None:
+    """Four real requests: a hold is ended by hand and goes on, and opens as an exchange."""
+    async with chromium.open(f"{gate.url}/console/") as tab:
+        page = tab.page
+        await page.get_by_role("button", name="Run all four").click()
+        held = page.get_by_role("row").filter(has_text="try-hold").first
+        await expect(held).to_contain_text("goes on in", timeout=10_000)
+        session = await held.get_by_role("link").first.inner_text()
+        await held.get_by_role("link").first.click()
+        await expect(page).to_have_url(re.compile(r"/console/exchange\?id=req_"))
+        await page.get_by_role("button", name="End the hold").click()
+        await expect(page.locator("main")).to_contain_text("done", timeout=10_000)
+        (row,) = list_exchanges(gate, session)
+        assert row["state"] == "done"
+        trail = httpx.get(f"{gate.url}/api/console/exchanges/{row['id']}").json()
+        assert [hold["outcome"] for hold in trail["holds"]] == ["by_hand"]
