@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from playwright.async_api import Page, expect
 
@@ -54,10 +53,9 @@ async def test_every_page_opens_and_keeps_nobody_out(
     assert barriers == []
 
 
-def list_exchanges(gate: GatewayProcess, session: str) -> list[dict[str, Any]]:
-    answer = httpx.get(f"{gate.url}/api/console/exchanges", params={"session": session})
-    found: list[dict[str, Any]] = answer.json()["exchanges"]
-    return found
+async def fetch(page: Page, url: str) -> Any:
+    """Ask the gateway for JSON, as the page would."""
+    return await (await page.request.get(url)).json()
 
 
 async def test_the_first_minute(gate: GatewayProcess, chromium: Chromium) -> None:
@@ -72,7 +70,38 @@ async def test_the_first_minute(gate: GatewayProcess, chromium: Chromium) -> Non
         await expect(page).to_have_url(re.compile(r"/console/exchange\?id=req_"))
         await page.get_by_role("button", name="End the hold").click()
         await expect(page.locator("main")).to_contain_text("done", timeout=10_000)
-        (row,) = list_exchanges(gate, session)
+        listed = await fetch(page, f"{gate.url}/api/console/exchanges?session={session}")
+        (row,) = listed["exchanges"]
         assert row["state"] == "done"
-        trail = httpx.get(f"{gate.url}/api/console/exchanges/{row['id']}").json()
+        trail = await fetch(page, f"{gate.url}/api/console/exchanges/{row['id']}")
         assert [hold["outcome"] for hold in trail["holds"]] == ["by_hand"]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+async def test_a_job_is_made_with_a_preview_and_run(
+    gate: GatewayProcess, chromium: Chromium, language: str
+) -> None:
+    words = WORDS[language]
+    name = f"Water the plants {language}"
+    async with chromium.open(f"{gate.url}/console/jobs", language=language) as tab:
+        page = tab.page
+        await page.get_by_role("button", name=words["jobs.new"]).first.click()
+        dialog = page.get_by_role("dialog")
+        await dialog.get_by_label(words["editor.name"]).fill(name)
+        await dialog.get_by_label(words["editor.message"]).fill("tell me a word")
+        when = "weekdays at 18:30" if language == "en" else "工作日 18:30"
+        await dialog.get_by_label(words["when.when"]).fill(when)
+        await expect(dialog.get_by_text("18:30").nth(1)).to_be_visible()
+        await dialog.get_by_label(words["editor.session_id"], exact=True).fill("garden")
+        await dialog.get_by_role("button", name=words["frame.save"]).click()
+        row = page.get_by_role("row").filter(has_text=name)
+        await expect(row).to_contain_text("18:30")
+        await row.get_by_role("button", name=words["jobs.run_named"].format(name=name)).click()
+        await expect(row).to_contain_text(words["job.run_ok"], timeout=15_000)
+        listed = (await fetch(page, f"{gate.url}/api/cron/list"))["data"]["jobs"]
+        (job,) = [one for one in listed if one["name"] == name]
+        assert (job["schedule"]["cron"], job["schedule"]["tz"]) == (
+            "30 18 * * 1-5",
+            "Asia/Shanghai",
+        )
+        assert job["last_status"] == "ok"
