@@ -23,7 +23,19 @@ TOOLS = (
     *("sha256sum", "cut", "mkdir", "sleep", "nohup"),
 )
 PROGRAMS = (
-    *("node", "npm", "nginx", "curl", "strace", "openssl", "jq", "sqlite3", "zsh", "fish"),
+    *(
+        "node",
+        "npm",
+        "nginx",
+        "curl",
+        "strace",
+        "openssl",
+        "jq",
+        "sqlite3",
+        "zsh",
+        "fish",
+        "chromium",
+    ),
     *("systemd-analyze", "git"),
 )
 FAKE_PYTHON = 'if [ "$1" = -c ]; then echo "{version} $0"; fi'
