@@ -40,3 +40,14 @@ def test_a_quantile_lies_in_the_bucket_of_its_duration(seen: list[float], share:
 
 def test_nothing_has_no_quantile() -> None:
     assert Histogram(BOUNDS).find_quantile(0.5) is None
+
+
+@given(*[st.lists(st.floats(0, 100))] * 2)
+def test_one_takes_over_what_another_counted(mine: list[float], theirs: list[float]) -> None:
+    one, other, together = Histogram(BOUNDS), Histogram(BOUNDS), Histogram(BOUNDS)
+    for histogram, seen in ((one, mine), (other, theirs), (together, [*mine, *theirs])):
+        for seconds in seen:
+            histogram.add(seconds)
+    one.merge(other)
+    assert one.buckets() == together.buckets()
+    assert one.count == len(mine) + len(theirs)

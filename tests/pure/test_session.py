@@ -28,6 +28,7 @@ from gateway.sessions.model import (
     StopMessage,
     StopRules,
     apply_directives,
+    clear_routing,
     clear_stop,
     decode_state,
     disarm,
@@ -177,6 +178,7 @@ def test_clear_wins_over_a_set_of_the_same_message() -> None:
 def test_clear_forgets_routing_too_and_what_follows_it_acts() -> None:
     routed, _ = after("<**!a**><**#b**>", ARMED)
     assert routed.routing == Routing(allow=("a",), exclude=(Target("b"),))
+    assert clear_routing(routed) == replace(routed, routing=Routing())
     cleared, _ = after("<**clear**>", routed, ordinal=2)
     assert (cleared.stop, cleared.routing) == (None, Routing())
     rearmed, _ = after("<**clear**><**stopMessage:x**>", routed, ordinal=3)
