@@ -46,6 +46,9 @@ class Container(Protocol):
     def check_health(self) -> int:
         """Run the health check inside; return its status."""
 
+    def read_proc(self, name: str) -> str:
+        """Read what the kernel says of the gateway's process."""
+
     def terminate(self) -> None:
         """Ask it to leave, as `docker stop` does."""
 
@@ -72,10 +75,15 @@ def has_chroot() -> bool:
     return False
 
 
+def build_with_docker() -> str:
+    """Build the image, of which all steps may be known; return its name."""
+    return run("docker", "build", "--quiet", ROOT).strip()
+
+
 @contextmanager
 def run_with_docker(stage: Stage, settings: Mapping[str, str]) -> Iterator[Container]:
     """Build the image and run a container, with all taken away that compose.yaml takes away."""
-    image = run("docker", "build", "--quiet", ROOT).strip()
+    image = build_with_docker()
     rights = ("--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges:true")
     options = [f"--env={name}={value}" for name, value in settings.items()]
     start = ("docker", "run", "--detach", "--publish=127.0.0.1::8787", *rights, *options, image)
@@ -103,6 +111,9 @@ class DockerContainer:
     def check_health(self) -> int:
         command = self.stage.only("HEALTHCHECK").exec_form
         return subprocess.run(("docker", "exec", self.number, *command)).returncode
+
+    def read_proc(self, name: str) -> str:
+        return run("docker", "exec", self.number, "cat", f"/proc/1/{name}")
 
     def terminate(self) -> None:
         run("docker", "kill", "--signal=TERM", self.number)
@@ -250,6 +261,9 @@ class ChrootContainer:
         command = self.enter(self._stage.only("HEALTHCHECK").exec_form)
         environ = {**self._stage.environment, "HOLDGATE_SERVER__PORT": str(self.process.port)}
         return subprocess.run(command, env=environ, timeout=PATIENCE).returncode
+
+    def read_proc(self, name: str) -> str:
+        return Path(f"/proc/{self.process.pid}/{name}").read_text()
 
     def terminate(self) -> None:
         self.process.signal(signal.SIGTERM)
