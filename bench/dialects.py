@@ -38,8 +38,14 @@ class Talk:
 
 
 def chat_body(talk: Talk) -> Json:
-    """Ask in Chat Completions."""
-    return {**talk.named, "messages": [{"role": "system", "content": SYSTEM}, *talk.turns]}
+    """Ask in Chat Completions, for tokens too.
+
+    A gateway that counts tokens asks for them by itself, and gets a longer answer: asked by the
+    client, all that are compared get the same.
+    """
+    usage = {"stream_options": {"include_usage": True}} if talk.stream else {}
+    messages = [{"role": "system", "content": SYSTEM}, *talk.turns]
+    return {**talk.named, **usage, "messages": messages}
 
 
 def messages_body(talk: Talk) -> Json:
@@ -69,7 +75,7 @@ class Dialect:
 
 
 CHAT = Dialect(
-    "chat", "openai-chat", "/v1/chat/completions", b"data: [DONE]\n", 262, body=chat_body
+    "chat", "openai-chat", "/v1/chat/completions", b"data: [DONE]\n", 280, body=chat_body
 )
 MESSAGES = Dialect(
     "messages", "anthropic-messages", "/v1/messages", b"event: message_stop\n", 120, messages_body

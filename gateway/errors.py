@@ -10,6 +10,7 @@ HoldgateError
  ├── NotFound                    404
  │    └── ModelNotFound          404
  ├── MethodNotAllowed            405
+ ├── RequestTimeout              408  the request did not come whole in time
  ├── ExchangeConflict            409  what is asked for can not be done with an exchange now
  │    ├── NotHolding             409  it is not held
  │    └── HasEnded               409  it has ended
@@ -20,6 +21,7 @@ HoldgateError
  │    └── LimitExceeded          429  a limit of the owner, with headers that say what is left
  │         ├── RateLimitExceeded 429  requests or tokens of a minute, or answers at once
  │         └── BudgetExceeded    429  what may be spent in a day or a month is spent
+ ├── TooManyConnections          503  limits.connections is reached
  ├── Unavailable                 503
  │    └── Draining               503  shutting down
  └── UpstreamError               502  whoever answers did not
@@ -116,6 +118,12 @@ class MethodNotAllowed(HoldgateError):
         self.allowed = allowed
 
 
+class RequestTimeout(HoldgateError):
+    """The request did not come whole in time."""
+
+    status, code, kind = 408, "request_timeout", "invalid_request_error"
+
+
 class ExchangeConflict(HoldgateError):
     """What is asked for can not be done with an exchange as it is now."""
 
@@ -163,6 +171,8 @@ class LimitExceeded(TooMany):
 
     headers: Headers = ()
     """What clients are told of their limits."""
+    begins_ms: int | None = None
+    """When it is full again, if nothing is left of it before."""
 
 
 class RateLimitExceeded(LimitExceeded):
@@ -175,6 +185,12 @@ class BudgetExceeded(LimitExceeded):
     """The budget of the day or month is spent."""
 
     code = "budget_exceeded"
+
+
+class TooManyConnections(HoldgateError):
+    """More connections are open than the operator allows."""
+
+    status, code, kind = 503, "too_many_connections", "server_error"
 
 
 class Unavailable(HoldgateError):

@@ -91,6 +91,7 @@ EVENT_LEVELS: Mapping[str, str] = {
             "clock_set_back",
             "config_needs_restart",
             "config_not_reloaded",
+            "connections_refused",
             "deliveries_dropped",
             "directive_ignored",
             "reminders_expired",

@@ -52,7 +52,8 @@ class TestServer(Server):
     __test__ = False
 
     def __init__(self, gateway: Gateway) -> None:
-        protocol = build_connection_class(connection_limits(gateway.config))
+        limits = connection_limits(gateway.config)
+        protocol = build_connection_class(limits, gateway.early_refusals)
         super().__init__(server_config(gateway.asgi, protocol, SHUTDOWN_SECONDS), gateway.leave)
         self.gateway = gateway
         self.up, self.over = anyio.Event(), anyio.Event()

@@ -41,6 +41,7 @@ from gateway.exchange.observer import (
     ExchangeFailed,
     Happening,
     HeldUntil,
+    HoldMoved,
     RequestExtended,
     StateChanged,
     ToolReturned,
@@ -126,6 +127,7 @@ class AgentClient:
             ToolStarted,
             ToolReturned,
             HeldUntil,
+            HoldMoved,
             ExchangeFailed,
         }
     )
@@ -258,6 +260,8 @@ class AgentClient:
                 return self._listener.tool_end(call.name, ms)
             case HeldUntil(until_ms):
                 self._record.let_go()
+                return self._listener.hold(until_ms)
+            case HoldMoved(until_ms):
                 return self._listener.hold(until_ms)
             case ExchangeFailed(error):
                 self._failure = read_failure(error)

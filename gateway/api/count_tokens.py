@@ -104,7 +104,7 @@ class TokenCounter:
             return TokenCount(await run(partial(estimate_body, sent)))
         own = await run(partial(self.dialect.strip_foreign_reasoning, sent))
         named = await run(partial(self.dialect.rewrite, own, to.model, asked.stream))
-        return await self._ask(counter, named, to.model, incoming)
+        return await self._ask_within_limits(counter, named, to.model, incoming)
 
     def _choose_counters(self, has_client_key: bool) -> Mapping[str, Upstream]:
         """Return who can be asked: some only with the client's own key."""
@@ -112,6 +112,23 @@ class TokenCounter:
         if has_client_key or not client_keyed:
             return self.counters
         return {name: one for name, one in self.counters.items() if name not in client_keyed}
+
+    async def _ask_within_limits(
+        self, counter: Upstream, body: bytes, model: str, incoming: IncomingRequest
+    ) -> Response:
+        """Ask an upstream if the owner may ask one now, or raise `LimitExceeded`."""
+        limits = self.services.preparer.limits
+        allowance = limits.open(incoming.owner, self.dialect.name) if limits else None
+        if allowance is None:
+            return await self._ask(counter, body, model, incoming)
+        allowance.take_turn(1)
+        try:
+            answer = await self._ask(counter, body, model, incoming)
+        finally:
+            allowance.end()
+        for name, value in allowance.headers():
+            answer.headers[name.decode()] = value.decode()
+        return answer
 
     async def _ask(
         self, counter: Upstream, body: bytes, model: str, incoming: IncomingRequest

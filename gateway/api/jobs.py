@@ -97,9 +97,7 @@ class JobsArea:
 
     async def get(self, request: WebRequest) -> JobAnswer:
         """Show a job."""
-        owner = find_owner(self.keys, request)
-        job_id = read_id(request, "job_id", "jobs that list shows")
-        return await self._show(await self.jobs.get(owner, job_id))
+        return await self._get(request, find_owner(self.keys, request))
 
     async def list_runs(self, request: WebRequest) -> RunList:
         """Show runs, the newest first: of a job, or of all your jobs."""
@@ -116,12 +114,7 @@ class JobsArea:
 
     async def show_calendar(self, request: WebRequest) -> JobCalendar:
         """Count the runs that are planned for your jobs in each span of time."""
-        owner = find_owner(self.keys, request)
-        spans = read_spans(request, self.jobs.now_ms())
-        counts = await self.jobs.count_planned_runs(owner, spans)
-        return JobCalendar(
-            since=iso(spans.from_ms), bucket_ms=spans.length_ms, counts=counts, total=sum(counts)
-        )
+        return await self._count_runs(request, find_owner(self.keys, request))
 
     async def preview(self, request: WebRequest) -> SchedulePreview:
         """Show what a schedule means, before a job has it."""
@@ -158,32 +151,27 @@ class JobsArea:
 
     async def change_several(self, request: WebRequest) -> BulkResult:
         """Enable, disable, remove or run several jobs; one that fails does not stop the others."""
-        owner = find_owner(self.keys, request)
-        body = await receive_small_body(request, self.limits)
-        asked = read_members(body, self.limits.depth, BulkRequest, "The request")
-        failures: dict[str, BulkFailure] = {}
-
-        async def change(job_id: str) -> None:
-            try:
-                await self._change_one(asked.action, owner, job_id)
-            except InvalidInput as invalid:
-                failures[job_id] = BulkFailure(job_id, BadRequest.code, str(invalid))
-            except HoldgateError as error:
-                failures[job_id] = BulkFailure(job_id, error.code, error.message)
-
-        job_ids = list(dict.fromkeys(asked.job_ids))
-        # At once, so that the store writes many of them in one transaction.
-        async with anyio.create_task_group() as tasks:
-            for job_id in job_ids:
-                tasks.start_soon(change, job_id)
-        done = [job_id for job_id in job_ids if job_id not in failures]
-        return BulkResult(done, [failures[one] for one in job_ids if one in failures])
+        return await self._change_several(request, find_owner(self.keys, request))
 
     # For admins.
 
     async def list_all(self, request: WebRequest) -> JobList:
         """List the jobs of all owners, or of one."""
         return await self._list(request, self._find_named_owner(request))
+
+    async def get_any(self, request: WebRequest) -> JobAnswer:
+        """Show the job of any owner."""
+        self._check_admin(request)
+        return await self._get(request, None)
+
+    async def show_whole_calendar(self, request: WebRequest) -> JobCalendar:
+        """Count the runs that are planned for the jobs of all owners, or of one."""
+        return await self._count_runs(request, self._find_named_owner(request))
+
+    async def change_any(self, request: WebRequest) -> BulkResult:
+        """Enable, disable, remove or run several jobs of any owners."""
+        self._check_admin(request)
+        return await self._change_several(request, None)
 
     async def list_all_runs(self, request: WebRequest) -> RunList:
         """Show runs of the jobs of all owners, the newest first."""
@@ -228,6 +216,17 @@ class JobsArea:
         page = await self.jobs.find_page(owner, session, agent, read_job_query(request))
         return JobList(await self.jobs.show_jobs(page.jobs), page.next, page.totals)
 
+    async def _get(self, request: WebRequest, owner: str | None) -> JobAnswer:
+        job_id = read_id(request, "job_id", "jobs that list shows")
+        return await self._show(await self.jobs.get(owner, job_id))
+
+    async def _count_runs(self, request: WebRequest, owner: str | None) -> JobCalendar:
+        spans = read_spans(request, self.jobs.now_ms())
+        counts = await self.jobs.count_planned_runs(owner, spans)
+        return JobCalendar(
+            since=iso(spans.from_ms), bucket_ms=spans.length_ms, counts=counts, total=sum(counts)
+        )
+
     async def _list_runs(self, request: WebRequest, owner: str | None) -> RunList:
         query = read_run_query(request, owner)
         found = await self.jobs.list_runs(query)
@@ -254,9 +253,30 @@ class JobsArea:
         shown = await self.jobs.show(queued.job)
         return JobQueued(not queued.reason, shown, queued.reason or UNSET)
 
-    async def _change_one(self, action: str, owner: str, job_id: str) -> None:
+    async def _change_several(self, request: WebRequest, owner: str | None) -> BulkResult:
+        body = await receive_small_body(request, self.limits)
+        asked = read_members(body, self.limits.depth, BulkRequest, "The request")
+        failures: dict[str, BulkFailure] = {}
+
+        async def change(job_id: str) -> None:
+            try:
+                await self._change_one(asked.action, owner, job_id)
+            except InvalidInput as invalid:
+                failures[job_id] = BulkFailure(job_id, BadRequest.code, str(invalid))
+            except HoldgateError as error:
+                failures[job_id] = BulkFailure(job_id, error.code, error.message)
+
+        job_ids = list(dict.fromkeys(asked.job_ids))
+        # At once, so that the store writes many of them in one transaction.
+        async with anyio.create_task_group() as tasks:
+            for job_id in job_ids:
+                tasks.start_soon(change, job_id)
+        done = [job_id for job_id in job_ids if job_id not in failures]
+        return BulkResult(done, [failures[one] for one in job_ids if one in failures])
+
+    async def _change_one(self, action: str, owner: str | None, job_id: str) -> None:
         if action != "run":
-            changes: Mapping[str, Callable[[str, str], Awaitable[Job]]] = {
+            changes: Mapping[str, Callable[[str | None, str], Awaitable[Job]]] = {
                 "enable": self.jobs.enable,
                 "disable": self.jobs.disable,
                 "remove": self.jobs.remove,
@@ -324,6 +344,9 @@ OWN = (
 )
 FOR_ADMIN = (
     ApiRoute("get", "list", "List", JobsArea.list_all, (*JOB_FILTERS, OF_OWNER)),
+    ApiRoute("get", "get", "Get", JobsArea.get_any, (WHICH,), errors=NO_JOB),
+    ApiRoute("get", "calendar", "Calendar", JobsArea.show_whole_calendar, (*SPANS, OF_OWNER)),
+    ApiRoute("post", "bulk", "Bulk", JobsArea.change_any, body=BulkRequest),
     ApiRoute(
         "get", "runs", "Runs", JobsArea.list_all_runs, (*RUN_FILTERS, OF_OWNER), errors=NO_JOB
     ),

@@ -15,6 +15,7 @@ from gateway.api.admission import Keys, Owner, incoming_of
 from gateway.api.route import ApiRoute, Parameter, bind_all
 from gateway.errors import BadRequest, Forbidden
 from gateway.timestamps import Timestamp, iso, start_of_hour
+from gateway.usage.limits_model import BudgetStatus, Unit
 from gateway.usage.meter import UsageMeter
 from gateway.usage.model import (
     GROUPS,
@@ -54,6 +55,15 @@ class UsageGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ]
 
 
+class BudgetUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much of an owner's budget is spent in the present day or month."""
+
+    limit: float
+    spent: float
+    unit: Unit
+    resets_at: Annotated[Timestamp, Meta(description="When it begins again.")]
+
+
 class UsageReport(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from_time": "from"}
 ):
@@ -62,6 +72,10 @@ class UsageReport(
     data: list[UsageGroup]
     from_time: Timestamp
     to: Timestamp
+    budget: Annotated[
+        BudgetUse | None,
+        Meta(description="The owner's, as of now; null without one, and for all owners together."),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +85,7 @@ class UsageArea:
     meter: UsageMeter
     keys: Keys
     now_ms: Callable[[], int]
+    find_budget: Callable[[str], BudgetStatus | None]
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
@@ -92,7 +107,9 @@ class UsageArea:
         # All of nothing is nothing; groups of nothing there are none.
         rows = sort_groups(found, query.group_by) or ([] if query.group_by else [NO_ROW])
         data = [_show_group(key, counts, query.group_by) for key, counts in rows]
-        return UsageReport(data, iso(query.from_ms), iso(query.until_ms))
+        status = None if query.owner is None else self.find_budget(query.owner)
+        budget = None if status is None else _show_budget(status)
+        return UsageReport(data, iso(query.from_ms), iso(query.until_ms), budget)
 
 
 NO_ROW: tuple[RowKey, UsageCounts] = (("", 0, "", ""), NO_USAGE)
@@ -159,6 +176,12 @@ def _show_group(key: RowKey, counts: UsageCounts, group_by: tuple[Group, ...]) -
         reasoning_tokens=counts.reasoning,
         cost_usd=None if cost is None else cost / MICROS,
     )
+
+
+def _show_budget(status: BudgetStatus) -> BudgetUse:
+    budget, spent = status.budget, status.spent
+    scale = MICROS if budget.unit == "USD" else 1
+    return BudgetUse(budget.amount / scale, spent / scale, budget.unit, iso(status.resets_ms))
 
 
 _TIME = "a date, which begins at midnight UTC, or a time as RFC 3339 writes it; rounded to hours"

@@ -33,7 +33,7 @@ def make_feed_services(parts: GatewayServices, topics: ConsoleTopics) -> FeedSer
     now = base.exchanges.services.now
     feed = ConsoleFeed(secrets.token_hex(4), now)
     board = LiveBoard(base.exchanges.live, base.totals, now, base.clock.now_ms)
-    base.exchanges.trails = board
+    base.exchanges.trails = board.ended
     sources = topics.make_overview_sources(board)
     feed.add_topic(
         "summary",
@@ -89,15 +89,17 @@ class ConsoleTopics:
         self._lister, self._health = lister, health
 
     async def read_sessions(self, viewer: Viewer) -> Mapping[str, object]:
-        """Return the viewer's sessions, by owner and name."""
+        """Return the newest sessions that the viewer sees, by owner and name."""
         assert self._lister is not None
-        page = await self._lister.list_sessions(SessionQuery(viewer.name, MOST_SESSIONS))
+        page = await self._lister.list_sessions(SessionQuery(viewer.scope, MOST_SESSIONS))
         return {f"{one.owner}\n{one.session_id}": one for one in page.sessions}
 
     async def read_session_stamp(self, owner: str, session: str) -> object:
         """Return a number that differs when something of a session has changed."""
         parts, key = self._parts, (owner, session)
         conversations = await parts.rows.conversations.of_session(owner, session)
+        # One may come and go between two looks.
+        ended = [one.summed.info for one in parts.console.board.list_ended(owner)]
         facts = (
             await parts.states.show(owner, session),
             await parts.reminders.list_undelivered(owner, session),
@@ -105,6 +107,7 @@ class ConsoleTopics:
             await parts.deliveries.pending(owner, session),
             [(one.agent, one.version) for one in conversations],
             [one.info.exchange_id for one in parts.base.exchanges.live if one.session_key == key],
+            [info.exchange_id for info in ended if info.session == session],
         )
         return crc32(repr(facts).encode())
 

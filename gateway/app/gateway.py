@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from starlette.routing import BaseRoute
 
 from gateway.api.admission import AdmissionMiddleware
+from gateway.api.early_refusals import EarlyRefusals
 from gateway.api.error_router import ErrorRouter
 from gateway.app import wiring
 from gateway.app.console import ConsoleTopics, make_feed_services
@@ -91,6 +92,7 @@ class Gateway:
         # Closed until the stores are open; a server only learns from it when it may begin.
         admission = wiring.admission_of(config)
         self.asgi = AdmissionMiddleware(self._router([]), admission, {}, self.exchanges.tell)
+        self.early_refusals = EarlyRefusals(self.exchanges.tell, self.event_log.note)
         self._reloader = ConfigReloader(source, self._use_config, self.event_log)
         self.metrics.config_reloads = self._reloader.counts
         self._demo_server = DemoServer(RequestJournal(keep=0))
@@ -242,7 +244,6 @@ class Gateway:
         self.holds.drain()
         parts.feed.drain()
         parts.inbox.drain()
-        parts.console.subscribers.drain()
         if parts.scheduler is not None:
             parts.scheduler.drain()
         limit = self.config.server.drain_ms / 1000
@@ -253,7 +254,10 @@ class Gateway:
         self.exchanges.cut(Draining("The gateway is shutting down; try again.", retry_after=1))
         with anyio.move_on_after(rest):
             await self._idle()
+            # Until here the console shows what is still open.
+            parts.console.subscribers.drain()
             await parts.usage.flush()
+        parts.console.subscribers.drain()
         self._left()
 
     async def _idle(self) -> None:

@@ -31,7 +31,7 @@ from gateway.api.sessions import SessionsArea
 from gateway.api.usage import UsageArea
 from gateway.app.request_services import RequestServices
 from gateway.app.wiring import MESSAGES, find_pass_through
-from gateway.console.health import HealthReader
+from gateway.console.health import HealthReader, LimitSources
 from gateway.console.session_list import SessionLister
 from gateway.console.tools import ToolLister, ToolSettings
 from gateway.dialects import DIALECTS
@@ -63,7 +63,7 @@ def routes_of(services: RequestServices) -> list[BaseRoute]:
         JobsArea(services.jobs, keys, limits),
         SignInArea(keys, parts.login_failures, base.clock, base.zone.name, config.demo, limits),
         ConsoleFilesArea(load_files()),
-        UsageArea(parts.usage, keys, base.clock.now_ms),
+        UsageArea(parts.usage, keys, base.clock.now_ms, parts.limits.find_budget),
         ConsoleMetricsArea(base.history, health_of(services), _tools_of(services), keys),
         ConsoleExchangesArea(parts.console.board, keys),
         ConsoleFeedArea(parts.console, keys, times),
@@ -84,6 +84,11 @@ def routes_of(services: RequestServices) -> list[BaseRoute]:
 def health_of(services: RequestServices) -> HealthReader:
     """Return who knows how the gateway is."""
     parts, base = services.parts, services.parts.base
+    streams = {
+        "console": parts.console.subscribers,
+        "events": parts.feed.subscribers,
+        "inbox": parts.inbox.subscribers,
+    }
     return HealthReader(
         base.exchanges,
         base.history,
@@ -91,7 +96,7 @@ def health_of(services: RequestServices) -> HealthReader:
         base.clock,
         lambda: services.jobs.scheduler.status(),
         parts.webhooks,
-        base.holds,
+        LimitSources(base.holds, streams),
         base.started_at,
     )
 

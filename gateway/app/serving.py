@@ -37,7 +37,7 @@ def serve(
     hangup = take_hangup_signal()
     gateway = Gateway(config, event_log, source=source)
     server = config.server
-    protocol = build_connection_class(connection_limits(config))
+    protocol = build_connection_class(connection_limits(config), gateway.early_refusals)
     if (counts := protocol.counts) is not None:
         gateway.metrics.connections_refused = lambda: counts.refused
     sock = listen(server.host, server.port)

@@ -17,7 +17,7 @@ from gateway.api.admission import Admission, Keys, Owner
 from gateway.clock.ntp import NtpClock, NtpSettings
 from gateway.clock.protocol import Clock
 from gateway.clock.system import SystemClock
-from gateway.config import Config, UpstreamSection, Url
+from gateway.config import Config, ModelSection, UpstreamSection, Url
 from gateway.config.budgets import read_budget
 from gateway.console.sign_in import KeySignIn, TokenSigner
 from gateway.dialects import DIALECTS
@@ -41,7 +41,7 @@ from gateway.routing import Health, Models, PublicModel, every_model
 from gateway.sessions.model import StopRules
 from gateway.sessions.session_request import SessionSettings
 from gateway.usage.limits_model import Budget, OwnerBounds
-from gateway.usage.model import Price, make_price
+from gateway.usage.model import PriceList, make_price
 from gateway.wire.heartbeats import Heartbeats
 from gateway.wire.http_client.connect import connect
 from gateway.wire.http_client.key_command import KeyCommand, KeyedUpstream
@@ -50,6 +50,7 @@ from gateway.wire.http_server.limits import ConnectionLimits
 
 DEMO = "demo"
 MESSAGES = "anthropic-messages"
+USD = "USD"
 # What upstreams have beside the path of their dialect, and who of them.
 PASS_THROUGH = {
     "/embeddings": ("openai-chat", "openai-responses"),
@@ -251,14 +252,19 @@ def models_of(config: Config) -> Models:
     if config.demo:
         offers = {DEMO: (DEMO,), **offers}
     if config.models:
-        public = [_public(m.name, m.routes, m.clock) for m in config.models]
+        public = [PublicModel(m.name, _routes_of(m), m.clock) for m in config.models]
         return Models(public, offers=offers, allowed=find_allowed_models(config))
     return every_model(offers, find_allowed_models(config))
 
 
 def find_allowed_models(config: Config) -> dict[str, frozenset[str]]:
-    """Return the models of the owners that may not use all of them."""
-    return {key.owner: frozenset(key.models) for key in config.keys if key.models}
+    """Return the models of the owners who may ask only for the routes of certain models."""
+    public = frozenset(model.name for model in config.models)
+    # A budget in USD can only bound what has a price, which routes of no public model have not.
+    budgets = [(key.owner, read_budget(key.budget)) for key in config.keys if key.budget]
+    paying = [owner for owner, budget in budgets if budget.unit == USD]
+    named = {key.owner: frozenset(key.models) for key in config.keys if key.models}
+    return dict.fromkeys(paying, public) | named
 
 
 def owner_bounds(config: Config) -> dict[str, OwnerBounds]:
@@ -275,14 +281,17 @@ def owner_bounds(config: Config) -> dict[str, OwnerBounds]:
     return found
 
 
-def _public(name: str, routes: tuple[str, ...], clock: bool) -> PublicModel:
-    pairs = (route.partition("/") for route in routes)
-    return PublicModel(name, tuple(Route(upstream, model) for upstream, _, model in pairs), clock)
+def prices_of(config: Config) -> PriceList:
+    """Return what the tokens of public models cost."""
+    return PriceList(
+        (m.name, _routes_of(m), None if m.price is None else make_price(dict(m.price)))
+        for m in config.models
+    )
 
 
-def prices_of(config: Config) -> dict[str, Price]:
-    """Return what the tokens of public models cost, of those that have a price."""
-    return {m.name: make_price(dict(m.price)) for m in config.models if m.price is not None}
+def _routes_of(section: ModelSection) -> tuple[Route, ...]:
+    pairs = (route.partition("/") for route in section.routes)
+    return tuple(Route(upstream, model) for upstream, _, model in pairs)
 
 
 def keys_of(config: Config, signer: TokenSigner | None, now_ms: Callable[[], int]) -> Keys:

@@ -4,12 +4,13 @@ from gateway.config.loader import ConfigSource, load
 from gateway.config.problems import ConfigError
 from gateway.config.rendering import render
 from gateway.config.secret import Secret, Url
-from gateway.config.sections import Config, UpstreamSection
+from gateway.config.sections import Config, ModelSection, UpstreamSection
 
 __all__ = [
     "Config",
     "ConfigError",
     "ConfigSource",
+    "ModelSection",
     "Secret",
     "UpstreamSection",
     "Url",

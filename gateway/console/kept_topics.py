@@ -10,8 +10,9 @@ import msgspec
 
 from gateway.console.feed import ConsoleFeed, Viewer
 from gateway.console.topics import PolledTopic
+from gateway.jobs.job_views import show_jobs
 from gateway.jobs.relay_sessions import JobIndex
-from gateway.jobs.view import show_job, show_run
+from gateway.jobs.view import show_run
 from gateway.stores.rows import JobRows
 
 NEWEST_RUNS = 20
@@ -42,7 +43,7 @@ class JobTopics:
 
     async def _read_all(self, viewer: Viewer) -> Mapping[str, object]:
         found = await self.rows.listing(viewer.scope, None, None)
-        return {job.job_id: show_job(job) for job in found}
+        return {shown.job_id: shown for shown in await show_jobs(self.rows, found)}
 
     async def _read_one(self, viewer: Viewer, job_id: str) -> Mapping[str, object]:
         job = await self.rows.get(job_id, viewer.scope)
@@ -51,7 +52,8 @@ class JobTopics:
         runs = [show_run(run) for run in await self.rows.runs(job_id, NEWEST_RUNS)]
         # The whole output of a run is read when it is opened.
         shown = {run.run_id: msgspec.structs.replace(run, result="") for run in runs}
-        return {JOB: show_job(job), **shown}
+        (view,) = await show_jobs(self.rows, [job])
+        return {JOB: view, **shown}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ long one only the end is kept, where `usage` mostly stands.
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import msgspec
 
+from gateway.dialects.events import number_in
 from gateway.dialects.protocol import Tap
 from gateway.dialects.raw_json import (
     drop_duplicates,
@@ -45,6 +47,11 @@ class _Tokens(msgspec.Struct, gc=False):
     input_tokens: int | None = None
     output_tokens: int | None = None
     total_tokens: int | None = None
+    # Providers write them in several ways, and none of these may cost the numbers above.
+    prompt_tokens_details: Any = None
+    completion_tokens_details: Any = None
+    input_tokens_details: Any = None
+    output_tokens_details: Any = None
 
 
 class _Counted(msgspec.Struct, gc=False):
@@ -100,7 +107,19 @@ def _read_usage(data: bytes) -> Usage | None:
     answered = tokens.completion_tokens or tokens.output_tokens
     if answered is None:
         answered = max(0, (tokens.total_tokens or 0) - sent)
-    return Usage(sent, answered)
+    cached = _find_detail(
+        "cached_tokens", tokens.prompt_tokens_details, tokens.input_tokens_details
+    )
+    reasoning = _find_detail(
+        "reasoning_tokens", tokens.completion_tokens_details, tokens.output_tokens_details
+    )
+    return Usage(sent, answered, cached, reasoning)
+
+
+def _find_detail(name: str, *places: Any) -> int:
+    """Return the first number of this name that any of the places tells, or 0."""
+    told = (number_in(place, name) for place in places if isinstance(place, dict))
+    return next(filter(None, told), 0)
 
 
 class AnswerTail:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import anyio
 import msgspec
 
@@ -11,12 +13,14 @@ from gateway.exchange.additions import ToolResult
 from gateway.exchange.answer_ids import AnswerIds
 from gateway.exchange.effects import Close, Hold, LetGo, RunTools, ShowError
 from gateway.exchange.events import Outcome, Saved, ToolsKept, ToolsReturned
+from gateway.exchange.machine import State
 from gateway.exchange.model import ToolCall
 from gateway.exchange.observer import (
     Committed,
     ExchangeFailed,
     Heartbeat,
     HeldUntil,
+    HoldMoved,
     Released,
     RequestExtended,
     ToolReturned,
@@ -160,7 +164,16 @@ async def hold(state: ExchangeState, effect: Hold) -> Outcome:
     await state.pack()
     if state.request.allowance is not None:
         state.request.allowance.pause()
-    outcome = await state.tools.policy.hold(effect)
+    outcome = await state.tools.policy.hold(effect, partial(_tell_move, state))
+    # A heartbeat that was sent since the sampler looked belongs to the hold, too.
+    if state.trail is not None and state.trail.is_later(state.client.last, State.HOLDING):
+        state.trail.note_beat(state.client.last)
     if type(outcome) in state.wants:
         await state.tell(outcome)
     return outcome
+
+
+async def _tell_move(state: ExchangeState, until_ms: int) -> None:
+    """Tell that the hold lasts until another instant than was told before."""
+    assert state.tools is not None
+    await state.tell(HoldMoved(until_ms, state.tools.now_ms()))

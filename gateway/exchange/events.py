@@ -91,6 +91,9 @@ HOLD_FOLLOW_UP = "clock_hold_followup"
 class ReminderDue(msgspec.Struct, frozen=True, gc=False):
     """What was held for is here; it is put into the follow-up when that is sent."""
 
+    is_result: bool = False
+    """Whether it is only the result of a job."""
+
 
 class HoldEnded(msgspec.Struct, frozen=True, gc=False):
     """There is nothing to hold for any more."""

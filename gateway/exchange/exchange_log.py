@@ -20,6 +20,7 @@ from gateway.exchange.observer import (
     Happening,
     Heartbeat,
     HeldUntil,
+    HoldMoved,
     RequestAnswered,
     RequestRefused,
     RouteTried,
@@ -93,8 +94,8 @@ def _log_refusal(log: EventLog, refused: RequestRefused) -> None:
     error = refused.error
     fields = {
         **describe_request(refused.info),
-        "method": refused.method,
-        "path": refused.path[:LONGEST_NAME],
+        "method": refused.method or None,
+        "path": refused.path[:LONGEST_NAME] or None,
         "status": error.status,
         "code": error.code,
         "says": error.message,
@@ -200,6 +201,7 @@ STEPS: Mapping[type[Happening], Callable[[Any], Fields]] = {
     UpstreamClosed: lambda step: {"turn": step.turn, "was_cut": step.was_cut},
     ToolStarted: lambda step: {"tool": step.call.name, "call": step.call.id},
     HeldUntil: lambda step: {"until": iso(step.until_ms)},
+    HoldMoved: lambda step: {"until": iso(step.until_ms)},
     HoldEnded: lambda step: {"why": step.reason},
     StopMessageFired: lambda step: {"n": step.n, "of": step.of},
 }

@@ -26,7 +26,7 @@ from gateway.timestamps import HOUR_MS, start_of_hour
 MOST_TOKENS = 10**9
 # Longer than any name that is counted by itself.
 LONGEST_NAME = 1000
-AT_ONCE = 256
+AT_ONCE = 48
 # A client may make up names of models; so many are added up before all are handed over.
 MOST_KEYS = 1000
 FIRST_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -90,7 +90,7 @@ class Totals:
 TotalsTable = Mapping[TotalsKey, Totals]
 Taker = Callable[[int, TotalsTable], None]
 """Takes over what was added up in an hour, which begins at this UTC millisecond."""
-OnTurn = Callable[[ExchangeInfo, Usage | None], None]
+OnTurn = Callable[[ExchangeInfo, Route, Usage | None], None]
 
 
 class ExchangeTotals:
@@ -123,23 +123,23 @@ class ExchangeTotals:
             self._begin_hour()
         waiting = self._waiting
         if type(happening) is TurnEnded:
-            info, usage = happening.info, happening.turn.usage
+            info, usage, route = happening.info, happening.turn.usage, happening.route
             pauses = happening.reads - happening.first_reads if info.stream else 0
-            waiting.append((info, happening.route, usage, pauses, happening.seconds))
+            waiting.append((info, route, usage, pauses, happening.seconds))
             if self.on_turn is not None:
-                self.on_turn(info, None if usage is None else limit_usage(usage))
+                self.on_turn(info, route, None if usage is None else limit_usage(usage))
         elif type(happening) is ExchangeEnded:
             info = happening.info
             if happening.error is not None:
                 # An error holds all that led to it, and does not wait.
-                self._add_exchange(happening)
+                _add_exchange(self._find(info, happening.route), happening)
                 return
             waiting.append(happening)
         elif type(happening) is TurnBroke:
-            info, usage = happening.info, happening.usage
-            waiting.append((info, happening.route, usage, 0, 0.0))
+            info, usage, route = happening.info, happening.usage, happening.route
+            waiting.append((info, route, usage, 0, 0.0))
             if self.on_turn is not None:
-                self.on_turn(info, None if usage is None else limit_usage(usage))
+                self.on_turn(info, route, None if usage is None else limit_usage(usage))
         else:
             return
         if len(waiting) >= AT_ONCE or len(info.model) > LONGEST_NAME:
@@ -147,39 +147,18 @@ class ExchangeTotals:
 
     def _add_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
+        turn: WaitingTurn | None = None
         for one in waiting:
-            if type(one) is tuple:
-                self._add_turn(*one)
+            if isinstance(one, ExchangeEnded):
+                # Mostly it ends right after its turn, whose sums are found already.
+                if turn is None or one.info is not turn[0] or one.route is not turn[1]:
+                    totals = self._find(one.info, one.route)
+                _add_exchange(totals, one)
+                turn = None
             else:
-                assert isinstance(one, ExchangeEnded)
-                self._add_exchange(one)
-
-    def _add_exchange(self, ended: ExchangeEnded) -> None:
-        totals = self._find(ended.info, ended.route)
-        how = (ended.state, ended.status)
-        totals.ended[how] = totals.ended.get(how, 0) + 1
-        totals.bytes += ended.bytes
-        totals.seconds.add(ended.seconds)
-        if ended.first_seconds is not None:
-            totals.first_frame.add(ended.first_seconds)
-
-    def _add_turn(
-        self, info: ExchangeInfo, route: Route, usage: Usage | None, pauses: int, seconds: float
-    ) -> None:
-        totals = self._find(info, route)
-        totals.turns += 1
-        if usage is not None:
-            usage = limit_usage(usage)
-            totals.reported += 1
-            totals.input += usage.input
-            totals.cached += usage.cached
-            totals.output += usage.output
-            totals.reasoning += usage.reasoning
-            if usage.cached < usage.input:
-                totals.fresh += usage.input - usage.cached
-        if pauses > 0:
-            # Nobody looks at the clock for each frame: all pauses of a turn count as equally long.
-            totals.frame_gap.add(seconds / pauses, pauses)
+                turn = one
+                totals = self._find(turn[0], turn[1])
+                _add_turn(totals, turn)
 
     def _find(self, info: ExchangeInfo, route: Route) -> Totals:
         found = self._table.get((info.owner, info.model, route))
@@ -204,6 +183,32 @@ class ExchangeTotals:
         self.hand_over()
         self._hour_ms = start_of_hour(self._now_ms())
         self._next_hour_ms = self._hour_ms + HOUR_MS
+
+
+def _add_turn(totals: Totals, turn: WaitingTurn) -> None:
+    _, _, usage, pauses, seconds = turn
+    totals.turns += 1
+    if usage is not None:
+        usage = limit_usage(usage)
+        totals.reported += 1
+        totals.input += usage.input
+        totals.cached += usage.cached
+        totals.output += usage.output
+        totals.reasoning += usage.reasoning
+        if usage.cached < usage.input:
+            totals.fresh += usage.input - usage.cached
+    if pauses > 0:
+        # Nobody looks at the clock for each frame: all pauses of a turn count as equally long.
+        totals.frame_gap.add(seconds / pauses, pauses)
+
+
+def _add_exchange(totals: Totals, ended: ExchangeEnded) -> None:
+    how = (ended.state, ended.status)
+    totals.ended[how] = totals.ended.get(how, 0) + 1
+    totals.bytes += ended.bytes
+    totals.seconds.add(ended.seconds)
+    if ended.first_seconds is not None:
+        totals.first_frame.add(ended.first_seconds)
 
 
 def limit_usage(usage: Usage) -> Usage:

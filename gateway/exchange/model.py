@@ -10,7 +10,7 @@ import msgspec
 from gateway.errors import Headers
 
 
-class Route(msgspec.Struct, frozen=True, gc=False):
+class Route(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a model name leads: an upstream, and the name it knows the model by."""
 
     upstream: str
@@ -20,7 +20,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
         return f"{self.upstream}/{self.model}"
 
 
-class RequestSource(msgspec.Struct, frozen=True, gc=False):
+class RequestSource(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a request comes from: the path that a client asked, or a run of a job without one."""
 
     path: str = ""
@@ -52,7 +52,7 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
     arguments: str
 
 
-class Usage(msgspec.Struct, frozen=True, gc=False):
+class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Tokens of one turn, as the upstream reported them."""
 
     input: int = 0
@@ -73,7 +73,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class ExchangeInfo(msgspec.Struct, frozen=True, gc=False):
+class ExchangeInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Which exchange it is, and whose: what log lines, metrics and usage are told by."""
 
     exchange_id: str

@@ -9,7 +9,7 @@ import json
 from collections.abc import Awaitable
 
 from gateway.exchange.machine import State
-from gateway.exchange.observer import Happening, HeldUntil, StateChanged, Wants
+from gateway.exchange.observer import Happening, HeldUntil, HoldMoved, StateChanged, Wants
 from gateway.exchange.ports import Client
 from gateway.wire.sse import comment
 
@@ -20,7 +20,7 @@ SILENT = (State.DONE, State.FAILED)
 class ClientNotes:
     """Writes a note whenever the exchange comes into another state."""
 
-    wants: Wants = frozenset({StateChanged, HeldUntil})
+    wants: Wants = frozenset({StateChanged, HeldUntil, HoldMoved})
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -34,7 +34,7 @@ class ClientNotes:
                 self._holding = happening
             elif happening.state not in SILENT:
                 return self._write(happening, "")
-        elif isinstance(happening, HeldUntil):
+        elif isinstance(happening, HeldUntil | HoldMoved):
             until = f', "until": {happening.until_ms}, "now": {happening.now_ms}'
             return self._write(self._holding, until)
         return None

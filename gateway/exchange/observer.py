@@ -13,6 +13,7 @@ object.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
@@ -132,6 +133,13 @@ class HeldUntil(msgspec.Struct, frozen=True, gc=False):
     now_ms: int
 
 
+class HoldMoved(msgspec.Struct, frozen=True, gc=False):
+    """The answer is kept open until then instead: reminders were set or cancelled meanwhile."""
+
+    until_ms: int
+    now_ms: int
+
+
 class StopMessageFired(msgspec.Struct, frozen=True, gc=False):
     """The session's stop message is sent, for the n-th time of so many."""
 
@@ -153,7 +161,7 @@ class ExchangeFailed(msgspec.Struct, frozen=True, gc=False):
     error: HoldgateError
 
 
-class ExchangeEnded(msgspec.Struct, frozen=True, gc=False):
+class ExchangeEnded(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How the exchange went, at its end: no text, no secret."""
 
     info: ExchangeInfo
@@ -183,6 +191,7 @@ class RequestRefused(msgspec.Struct, frozen=True, gc=False):
 
     info: ExchangeInfo
     method: str
+    """Empty, as is the path, of what could not be read as a request."""
     path: str
     error: HoldgateError
 
@@ -212,6 +221,7 @@ Happening = (
     | ToolStarted
     | ToolReturned
     | HeldUntil
+    | HoldMoved
     | HoldEnded
     | ReminderDue
     | StopMessageFired
@@ -277,8 +287,34 @@ async def _wait_for(first: Awaitable[None], second: Awaitable[None]) -> None:
     await second
 
 
+class ObserverPair:
+    """Two observers, told in order; made for each exchange, so it prepares nothing."""
+
+    __slots__ = ("_one", "_other", "wants")
+
+    def __init__(self, one: Observer, other: Observer) -> None:
+        self._one = one
+        self._other = other
+        self.wants = join_wants(one.wants, other.wants)
+
+    def observe(self, at: float, happening: Happening) -> Awaitable[None] | None:
+        """Tell those who want it; wait for those that have to write of it."""
+        kind, one, other = type(happening), self._one, self._other
+        waiting = one.observe(at, happening) if kind in one.wants else None
+        pending = other.observe(at, happening) if kind in other.wants else None
+        if waiting is None or pending is None:
+            return pending if waiting is None else waiting
+        return _wait_for(waiting, pending)
+
+
+@lru_cache(maxsize=256)
+def join_wants(one: Wants, other: Wants) -> Wants:
+    """Return what either wants to hear; the same few pairs come with every request."""
+    return one | other
+
+
 def combine(one: Observer, other: Observer) -> Observer:
     """Make one observer of two, of which either may be nobody."""
     if one is NOBODY:
         return other
-    return one if other is NOBODY else ObserverGroup(one, other)
+    return one if other is NOBODY else ObserverPair(one, other)

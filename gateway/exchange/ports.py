@@ -71,6 +71,9 @@ class Client(HeartbeatTarget, Protocol):
 class Allowance(Protocol):
     """What an exchange takes of the limits of its owner."""
 
+    def allows_turn(self, number: int) -> bool:
+        """Tell whether a turn may be asked for; one that may not is refused by `take_turn`, too."""
+
     def take_turn(self, number: int) -> None:
         """Count a turn that is about to be asked for, once; raise `LimitExceeded` if it is over."""
 

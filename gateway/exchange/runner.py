@@ -139,7 +139,8 @@ class ExchangeRunner:
 
     async def _run(self) -> None:
         state, exchange = self._state, self._state.exchange
-        now = state.services.now
+        now, trail = state.services.now, state.trail
+        note = None if trail is None else trail.steps.append
         effect: Effect | None = exchange.open_turn()
         try:
             while effect is not None and not state.ending:
@@ -149,8 +150,8 @@ class ExchangeRunner:
                     effect = None
                     break
                 effect = exchange.handle(outcome)
-                if (trail := state.trail) is not None:
-                    trail.steps.append((now(), exchange.state))
+                if note is not None:
+                    note((now(), exchange.state))
                 if StateChanged in state.wants:
                     await self._tell_state(effect)
         finally:

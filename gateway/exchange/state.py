@@ -37,9 +37,10 @@ from gateway.exchange.observer import (
     TurnBroke,
     UpstreamClosed,
     Wants,
+    join_wants,
 )
 from gateway.exchange.ports import Client, ExchangeTrace, Request, Services
-from gateway.exchange.trail import Trail, join_wants
+from gateway.exchange.trail import Trail
 from gateway.reminders.server_tools import NO_TOOLS, SERVER_TOOLS, ServerTools
 from gateway.reminders.turn_claim import TurnClaims
 from gateway.wire.http_client.failures import describe_failure
@@ -130,7 +131,7 @@ class ExchangeState:
             routes = services.health.order(routes, self.begun)
         self.wants = self.observer.wants
         if self.trail is not None:
-            self.wants = join_wants(self.wants)
+            self.wants = join_wants(self.wants, Trail.wants)
         self.info = ExchangeInfo(
             request.exchange_id,
             request.id,

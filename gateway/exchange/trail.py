@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -30,6 +29,7 @@ from gateway.exchange.observer import (
     ExchangeEnded,
     Happening,
     HeldUntil,
+    HoldMoved,
     Spliced,
     StopMessageFired,
     ToolReturned,
@@ -41,6 +41,12 @@ from gateway.jobs.tool_calls import ACTIONS as JOB_ACTIONS
 from gateway.jobs.tool_calls import NAME as SCHEDULE_TASK
 from gateway.reminders.clock_calls import ACTIONS as CLOCK_ACTIONS
 from gateway.reminders.clock_calls import NAME as CLOCK
+
+if TYPE_CHECKING:
+    Numbers = array[int]
+else:
+    # Python 3.11 does not know its element type when fields are read to decode a trail.
+    Numbers = array
 
 # Each mark is its millisecond, what it is, and a fixed number of values. First the states.
 STATES = tuple(State)
@@ -69,7 +75,7 @@ MOST_POINTS = 64
 MOST_BEATS = 64
 LONGEST_NAME = 200
 LONGEST_MESSAGE = 400
-DUE = "due"
+DUE, RESULT = "due", "result"
 # The fixed words of the tools; what else a model wrote as an action is not kept.
 TOOL_ACTIONS: Mapping[str, frozenset[str]] = {
     CLOCK: frozenset(CLOCK_ACTIONS),
@@ -77,7 +83,7 @@ TOOL_ACTIONS: Mapping[str, frozenset[str]] = {
 }
 
 
-class Trail(msgspec.Struct, gc=False):
+class Trail(msgspec.Struct, array_like=True, gc=False):
     """What happened in one exchange so far, and when."""
 
     source: RequestSource
@@ -91,9 +97,9 @@ class Trail(msgspec.Struct, gc=False):
     """The names in marks; a mark has the number of one."""
     noted: int = 0
     """How many steps marks were made of, and how many moments are in flows and beats."""
-    flows: list[array[int]] | None = None
+    flows: list[Numbers] | None = None
     """Of turns that lasted: the number of the turn, then moments and bytes so far."""
-    beats: array[int] | None = None
+    beats: Numbers | None = None
     ended: ExchangeEnded | None = None
     """How it went, without the error: that may hold all that led to it."""
     code: str = ""
@@ -112,10 +118,21 @@ class Trail(msgspec.Struct, gc=False):
 
     def observe(self, at: float, happening: Happening) -> None:
         """Note what happened."""
+        if type(happening) is HoldMoved:
+            self._move_hold(at, happening)
+            return
         self.steps.append(STEPS[type(happening)](at, happening))
         if type(happening) is HeldUntil:
             # A hold may be long, and there may be thousands.
             self.pack()
+
+    def _move_hold(self, at: float, moved: HoldMoved) -> None:
+        """Change the mark of the hold, which is the last: it may move often."""
+        marks = self.pack()
+        passed = self.measure_ms(at) - marks[-SIZES[HELD]]
+        marks[-1] = self._pack_value(passed + moved.until_ms - moved.now_ms)[0]
+        self.marks = marks.tobytes()
+        self.noted += 1
 
     def pack(self) -> array[int]:
         """Make marks of all that was noted, since they take less memory; return them."""
@@ -127,7 +144,9 @@ class Trail(msgspec.Struct, gc=False):
                 for value in values:
                     marks.extend(self._pack_value(value))
             self.noted += len(steps)
-            self.marks, self.steps = marks.tobytes(), []
+            self.marks = marks.tobytes()
+            # The same list, since the runner goes on with it.
+            steps.clear()
         return marks
 
     def _pack_value(self, value: StepValue) -> tuple[int, ...]:
@@ -179,24 +198,22 @@ class Trail(msgspec.Struct, gc=False):
             return self.flows is not None and ms > self.flows[-1][-2]
         if state is State.HOLDING:
             return not self.steps and self.marks is not None and ms > self.pack()[-SIZES[HELD]]
-        return state is State.OPENING and (not self.steps or sent > self.steps[-1][0])
+        return state is State.OPENING and ms > self._find_newest()
+
+    def _find_newest(self) -> int:
+        """Return when the newest step was noted, in milliseconds."""
+        if self.steps:
+            return self.measure_ms(self.steps[-1][0])
+        marks, place, newest = array("I", self.marks or b""), 0, 0
+        while place < len(marks):
+            newest = marks[place]
+            place += SIZES[marks[place + 1]]
+        return newest
 
     def end_with_error(self, ended: ExchangeEnded, error: HoldgateError) -> None:
         """Note how it went, but for the error: only what it says is kept."""
         self.code, self.message = error.code, error.message[:LONGEST_MESSAGE]
         self.ended = msgspec.structs.replace(ended, error=None)
-
-    def shorten_names(self) -> None:
-        """Cut names that a client made up too long."""
-        ended = self.ended
-        if ended is not None and len(ended.info.model) > LONGEST_NAME:
-            info = msgspec.structs.replace(ended.info, model=ended.info.model[:LONGEST_NAME])
-            self.ended = msgspec.structs.replace(ended, info=info)
-
-    def reduce(self) -> None:
-        """Let all go but how it went."""
-        self.pack()
-        self.marks, self.names, self.flows, self.beats = b"", (), None, None
 
 
 def _merge_points(points: array[int]) -> array[int]:
@@ -236,14 +253,8 @@ STEPS: Mapping[type[Happening], Callable[[float, Any], TrailStep]] = {
     # How long it lasts by the clock that reminders go by.
     HeldUntil: lambda at, held: (at, HELD, held.until_ms - held.now_ms),
     HoldEnded: lambda at, ended: (at, HOLD_ENDED, ended.reason),
-    ReminderDue: lambda at, due: (at, HOLD_ENDED, DUE),
+    ReminderDue: lambda at, due: (at, HOLD_ENDED, RESULT if due.is_result else DUE),
     Spliced: lambda at, spliced: (at, SPLICED),
     StopMessageFired: lambda at, fired: (at, STOP_MESSAGE, fired.n, fired.of),
 }
-Trail.wants = frozenset(STEPS)
-
-
-@lru_cache(maxsize=64)
-def join_wants(wants: Wants) -> Wants:
-    """Return these kinds of happenings, and those that a trail notes."""
-    return wants | Trail.wants
+Trail.wants = frozenset({*STEPS, HoldMoved})

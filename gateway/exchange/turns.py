@@ -404,6 +404,10 @@ async def _offer(
     offered = TurnFinished(end, text, " ".join(answer.casefold().split()))
     if not state.exchange.would_repeat(offered):
         return offered
+    allowance = state.request.allowance
+    if allowance is not None and not allowance.allows_turn(state.exchange.number + 1):
+        # It is refused when it is to be asked for, which ends the answer; it uses nothing up.
+        return offered
     due = await state.tools.follow_up() if state.tools is not None else ()
     additions = (tap.rebuild_turn(), *due, UserText(text))
     adding = partial(state.request.dialect.add, state.body, additions)

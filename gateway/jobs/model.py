@@ -66,9 +66,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str = ""
     """The run that is running now; empty if none is."""
     running_ms: int | None = None
+    run_due_ms: int | None = None
+    """When the run that is running now was due."""
     last_run_ms: int | None = None
     last_status: Status | None = None
     last_error: str | None = None
+    last_missed: int = 0
+    """How many run times its last row stands for, if that is `missed`; else 0."""
     consecutive_failures: int = 0
     disabled_reason: str | None = None
     """Why the gateway disabled it; None if a person did."""

@@ -71,6 +71,7 @@ class JobChange(JobRequest, kw_only=True):
     user_id: Any = None
     next_run_at: Any = None
     running_at: Any = None
+    run_due_at: Any = None
     last_run_at: Any = None
     last_status: Any = None
     last_error: Any = None

@@ -12,7 +12,8 @@ Invariants:
 - While a job runs it has a `run_id`, and nobody claims it again. A process that dies leaves the
   row `running`; when its lease ends, another process ends that run as `interrupted`.
 - Only an error counts as a failure. A one-time job without a result is tried again a few times,
-  each time as a new run; a recurring job waits longer after each failure in a row.
+  each time as a new run; a recurring job waits longer after each failure in a row. A try that a
+  spent budget refused is not one of these few: the next one comes when the budget begins again.
 - A manual run changes neither the times of the schedule nor the count of retries.
 """
 
@@ -36,6 +37,7 @@ LONGEST_REASON = 200
 OVER = "The schedule has no further run time."
 OVER_AND_MISSED = "The run time was missed, and the schedule has no further one."
 GIVEN_UP = "It used all its tries ({tries}); set a new time with update."
+TOO_LATE = "{error} Set a new time with update."
 TOO_OFTEN = "It failed too often in a row ({failures}); enable it to try again."
 UNKNOWN = "no reason is known."
 
@@ -91,12 +93,12 @@ def _claim_run(job: Job, run_id: str, trigger: Trigger, due_ms: int, now_ms: int
         due_ms=due_ms,
         started_ms=now_ms,
     )
-    return replace(job, run_id=run_id, running_ms=now_ms), (run,)
+    return replace(job, run_id=run_id, running_ms=now_ms, run_due_ms=due_ms), (run,)
 
 
 def _claim_missed(job: Job, run_id: str, count: int, last_ms: int, now_ms: int) -> JobClaim:
     row = _make_missed_row(job, run_id, count, last_ms, now_ms)
-    noted = replace(job, last_status=row.status, last_error=row.error)
+    noted = replace(job, last_status=row.status, last_error=row.error, last_missed=count)
     return _disable_if_over(noted, now_ms, OVER_AND_MISSED), (row,)
 
 
@@ -118,7 +120,7 @@ def give_back_claim(job: Job, run: Run) -> Job:
 
     If the job was disabled or got another schedule meanwhile, its due time stays as it is.
     """
-    job = replace(job, run_id="", running_ms=None)
+    job = replace(job, run_id="", running_ms=None, run_due_ms=None)
     if not job.enabled or run.trigger == "manual":
         return job
     if isinstance(job.schedule, At) and job.due_ms is None and run.due_ms != job.schedule.at_ms:
@@ -140,7 +142,7 @@ def recompute_due(job: Job, now_ms: int, rules: JobRules) -> Job:
         # A host without a battery clock starts in the past; times since then would count as missed.
         return job
     if job.retry_ms is not None:
-        retry_ms = min(job.retry_ms, now_ms + RETRY_MS[job.retries - 1])
+        retry_ms = min(job.retry_ms, now_ms + _find_retry_ms(job))
         return replace(job, retry_ms=retry_ms, next_run_ms=retry_ms)
     if job.due_ms is None or isinstance(job.schedule, At):
         return job
@@ -165,8 +167,15 @@ def finish_run(
     )
 
 
-def apply_end(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job | None:
-    """Return the job after the end of its run; None: delete it."""
+def apply_end(
+    job: Job, run: Run, now_ms: int, rules: JobRules, begins_ms: int | None = None
+) -> Job | None:
+    """Return the job after the end of its run; None: delete it.
+
+    `begins_ms` is when the budget begins again that refused the run.
+    """
+    if begins_ms is not None:
+        return apply_spent_budget(job, run, now_ms, rules, begins_ms)
     return END_RULES[run.status](job, run, now_ms, rules)
 
 
@@ -195,9 +204,7 @@ def apply_no_result(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
     A busy session or a stopped gateway does not count as a failure of the job.
     """
     job, at = _note_end(job, run), job.schedule
-    # A manual run does not count as a try, nor does a run after which a new time was set.
-    is_try = run.trigger == "timer" and job.enabled and job.due_ms is None
-    if not isinstance(at, At) or not is_try:
+    if not isinstance(at, At) or not _is_try(job, run):
         return _wait_for_next(job, now_ms)
     if job.retries < len(RETRY_MS):
         retry_ms = now_ms + RETRY_MS[job.retries]
@@ -205,6 +212,24 @@ def apply_no_result(job: Job, run: Run, now_ms: int, rules: JobRules) -> Job:
             retries = job.retries + 1
             return replace(job, retries=retries, retry_ms=retry_ms, next_run_ms=retry_ms)
     return disable_job(job, now_ms, GIVEN_UP.format(tries=job.retries + 1))
+
+
+def apply_spent_budget(job: Job, run: Run, now_ms: int, rules: JobRules, begins_ms: int) -> Job:
+    """Wait for the next time, or have a one-time job wait for the budget if that is soon enough.
+
+    No try is used up: until then every one would be refused.
+    """
+    job, at = _note_end(job, run), job.schedule
+    if not isinstance(at, At) or not _is_try(job, run):
+        return _wait_for_next(job, now_ms)
+    if begins_ms - at.at_ms <= rules.misfire_grace_ms:
+        return replace(job, retry_ms=begins_ms, next_run_ms=begins_ms)
+    return disable_job(job, now_ms, TOO_LATE.format(error=run.error))
+
+
+def _is_try(job: Job, run: Run) -> bool:
+    """Whether a run was a try of a one-time job: not by hand, and no new time was set since."""
+    return run.trigger == "timer" and job.enabled and job.due_ms is None
 
 
 END_RULES: Mapping[Status, EndRule] = {
@@ -234,9 +259,11 @@ def _note_end(job: Job, run: Run) -> Job:
         job,
         run_id="",
         running_ms=None,
+        run_due_ms=None,
         last_run_ms=run.started_ms,
         last_status=run.status,
         last_error=run.error,
+        last_missed=0,
     )
 
 
@@ -257,12 +284,17 @@ def _back_off_ms(failures: int) -> int:
     return BACK_OFF_MS[min(failures, len(BACK_OFF_MS)) - 1] if failures else 0
 
 
+def _find_retry_ms(job: Job) -> int:
+    """Return how long a one-time job waits after a try; one that waits for a budget had none."""
+    return RETRY_MS[max(job.retries, 1) - 1]
+
+
 def find_wait_ms(job: Job) -> int | None:
     """Return how long failures make a job wait for its next run; None if they do not."""
     if not job.enabled or job.next_run_ms is None:
         return None
     if job.retry_ms is not None:
-        return RETRY_MS[job.retries - 1]
+        return _find_retry_ms(job) if job.retries else None
     if job.consecutive_failures and job.due_ms is not None and job.next_run_ms > job.due_ms:
         return _back_off_ms(job.consecutive_failures)
     return None

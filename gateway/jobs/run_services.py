@@ -58,6 +58,8 @@ class RunOutcome:
     error: str | None = None
     has_begun: bool = True
     """False if something refused it before a model was asked."""
+    begins_ms: int | None = None
+    """When the budget that refused it begins again."""
 
 
 class RunExecutor(Protocol):

@@ -178,11 +178,11 @@ class JobRunner:
             finally:
                 # At least one try, even if the whole process is cancelled.
                 record = self._make_record(job, run, outcome)
-                is_kept = await self._record_end(job, record)
+                is_kept = await self._record_end(job, record, outcome.begins_ms)
                 self._waiting.discard(run.run_id)
             while not is_kept and not self.is_leaving:
                 await self._pause(self._services.settings.store_retry_ms / 1000)
-                is_kept = await self._record_end(job, record)
+                is_kept = await self._record_end(job, record, outcome.begins_ms)
         finally:
             del self.live[run.run_id], self._sessions[run.run_id]
             self._fewer.set()
@@ -263,7 +263,8 @@ class JobRunner:
                     await lease.release()
         except LimitExceeded as error:
             # No failure of the job: its next time stays, and it is not disabled for it.
-            return RunOutcome("skipped", error=error.message, has_begun=False)
+            begins_ms = error.begins_ms
+            return RunOutcome("skipped", error=error.message, has_begun=False, begins_ms=begins_ms)
         except HoldgateError as error:
             return RunOutcome("error", error=error.message, has_begun=False)
 
@@ -281,7 +282,7 @@ class JobRunner:
             exchange_id=run.run_id if was_asked else "",
         )
 
-    async def _record_end(self, job: Job, run: Run) -> bool:
+    async def _record_end(self, job: Job, run: Run, begins_ms: int | None) -> bool:
         """Store how a run ended, within a time limit; return whether that worked."""
         # A run that only waited is given back; a manual run is recorded as interrupted instead.
         has_waited = self.is_leaving and run.run_id in self._waiting
@@ -290,7 +291,7 @@ class JobRunner:
                 if has_waited and run.status == STOPPED.status and run.trigger == "timer":
                     await self._give_back(job, run)
                 else:
-                    await self._keep_end(job, run)
+                    await self._keep_end(job, run, begins_ms)
                 return True
             except StoreUnavailable as error:
                 self._log("run_not_recorded", job, run, error.message)
@@ -303,7 +304,7 @@ class JobRunner:
             self._services.job_index.note_change(kept)
         self._log("run_given_back", job, run, None)
 
-    async def _keep_end(self, job: Job, run: Run) -> None:
+    async def _keep_end(self, job: Job, run: Run, begins_ms: int | None) -> None:
         """Store a run's end, its job and items in one transaction; then publish the end."""
         services, found = self._services, False
         now_ms = run.finished_ms or 0
@@ -312,7 +313,7 @@ class JobRunner:
         def change(current: Job) -> Job | None:
             nonlocal found
             found = True
-            return apply_end(current, run, now_ms, services.rules)
+            return apply_end(current, run, now_ms, services.rules, begins_ms)
 
         def make_notice(before: Job, after: Job | None, run: Run) -> OutboxItem | None:
             nonlocal notice

@@ -11,6 +11,7 @@ from anyio import to_thread
 
 from gateway.clock.protocol import Clock
 from gateway.errors import HoldgateError, InvalidInput, ModelNotFound, NotFound, TooMany
+from gateway.jobs.job_views import show_jobs
 from gateway.jobs.lifecycle import enable_job, find_first_due, make_job, patch_job, renew_job
 from gateway.jobs.listing import JobPage, JobQuery, find_jobs
 from gateway.jobs.model import Draft, Job, JobRules, Run
@@ -19,14 +20,7 @@ from gateway.jobs.reader import Members, read_draft, read_patch, read_preview
 from gateway.jobs.relay_sessions import JobIndex, JobListener, Snapshots
 from gateway.jobs.run_rules import disable_job
 from gateway.jobs.run_services import Note
-from gateway.jobs.view import (
-    LAST_RUNS,
-    JobView,
-    SchedulePreview,
-    SchedulerStatus,
-    show_job,
-    show_preview,
-)
+from gateway.jobs.view import JobView, SchedulePreview, SchedulerStatus, show_preview
 from gateway.routing import Models
 from gateway.sessions.identity import refuse_session_id
 from gateway.stores.documents import Conflict
@@ -40,8 +34,6 @@ STARTING = "starting"
 DRAINING = "shutting down"
 # When somebody at the limit of jobs may look again: only removing a job helps.
 JOB_LIMIT_SECONDS = 60
-# How many jobs are shown without giving others a turn.
-SHOWN_AT_ONCE = 100
 
 
 class JobConflict(HoldgateError):
@@ -224,13 +216,7 @@ class JobService:
 
     async def show_jobs(self, jobs: Sequence[Job]) -> list[JobView]:
         """Return what is shown of jobs, with how their last runs ended."""
-        statuses = await self.rows.last_statuses([job.job_id for job in jobs], LAST_RUNS)
-
-        def show_all() -> list[JobView]:
-            return [show_job(job, statuses.get(job.job_id, ())) for job in jobs]
-
-        # The next times of thousands of cron expressions take seconds: others go on meanwhile.
-        return show_all() if len(jobs) <= SHOWN_AT_ONCE else await to_thread.run_sync(show_all)
+        return await show_jobs(self.rows, jobs)
 
     async def show(self, job: Job) -> JobView:
         """Return what is shown of a job."""

@@ -56,6 +56,9 @@ class JobView(JobSettings, frozen=True, kw_only=True):
 
     next_run_at: Timestamp | None
     running_at: Timestamp | None
+    run_due_at: Annotated[
+        Timestamp | None, Meta(description="When the run that is going on was due.")
+    ]
     last_run_at: Timestamp | None
     last_status: Status | None
     last_error: str | None
@@ -162,6 +165,7 @@ def show_job(job: Job, last_runs: tuple[Status, ...] = ()) -> JobView:
         dedupe_key=job.dedupe_key or None,
         next_run_at=_instant(job.next_run_ms),
         running_at=_instant(job.running_ms),
+        run_due_at=_instant(job.run_due_ms),
         last_run_at=_instant(job.last_run_ms),
         last_status=job.last_status,
         last_error=job.last_error,

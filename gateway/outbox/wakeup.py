@@ -54,6 +54,11 @@ class SubscriberLimit:
     def __len__(self) -> int:
         return len(self._listening)
 
+    @property
+    def most_taken(self) -> int:
+        """How many the owner has who has most."""
+        return max(self._taken.values(), default=0)
+
     @contextmanager
     def admit(self, owner: str) -> Iterator[Wakeup]:
         """Admit a subscriber for a `with` block; raise `TooMany` or `Draining` if not possible."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from math import ceil
 from typing import NoReturn
@@ -23,7 +23,7 @@ from gateway.exchange.events import HoldEnded, ReminderDue, Wait
 from gateway.histogram import Histogram
 from gateway.reminders.model import Reminder
 from gateway.reminders.tool_scope import Jobs, TimeSettings, ToolScope
-from gateway.reminders.turn_claim import TurnClaims
+from gateway.reminders.turn_claim import TurnClaim, TurnClaims
 from gateway.stores.documents import SessionKey
 from gateway.stores.waiting import Unsubscribe
 
@@ -40,6 +40,9 @@ DUE, GONE, TAKEN_OVER, REPLACED, DRAINING, LIMIT, LEFT, BY_HAND = (
 # How far the clock may fall behind the steady time before a hold counts as too long.
 LATE_MS = 1000
 REMINDER_DUE = ReminderDue()
+RESULT_READY = ReminderDue(is_result=True)
+TellMove = Callable[[int], Awaitable[None]]
+"""Tells until when a hold lasts, if that has changed: UTC milliseconds."""
 BUCKETS = (0.1, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 
 
@@ -285,7 +288,7 @@ class HoldPolicy:
 
     # Holding.
 
-    async def hold(self, effect: Hold) -> ReminderDue | HoldEnded:
+    async def hold(self, effect: Hold, tell_move: TellMove) -> ReminderDue | HoldEnded:
         """Hold the answer until something is claimed, or there is a reason to end."""
         holds, session = self._holds, self._claims.session
         assert session is not None
@@ -293,7 +296,7 @@ class HoldPolicy:
         stops = self._watch(held, session)
         outcome = LEFT
         try:
-            found = await self._wait(held, effect.most_ms)
+            found = await self._wait(held, effect, tell_move)
             outcome = DUE if isinstance(found, ReminderDue) else found.reason
             return found
         finally:
@@ -310,23 +313,29 @@ class HoldPolicy:
                 stops.append(self._jobs.watch(owner, session, held.rouse))
         return stops
 
-    async def _wait(self, held: HeldAnswer, most_ms: int) -> ReminderDue | HoldEnded:
-        begun_ms = self._now_ms()
+    async def _wait(
+        self, held: HeldAnswer, effect: Hold, tell_move: TellMove
+    ) -> ReminderDue | HoldEnded:
+        begun_ms, told_ms = self._now_ms(), effect.until_ms
         ready_ms: int | None = None
         while not held.reason:
             if self._claims.is_side_call():
                 # A side call may claim nothing: what is due belongs to the conversation.
                 return HoldEnded(TAKEN_OVER)
-            if ready_ms is not None and await self._claim(held, ready_ms):
-                return REMINDER_DUE
+            if ready_ms is not None and (claim := await self._claim(held, ready_ms)):
+                return _name_due(claim)
             # Later changes wake the hold; earlier changes are found now.
             held.look()
             ready_ms = await self._find_ready()
             if ready_ms is None:
-                if not await self._claim(held, None):
+                claim = await self._claim(held, None)
+                if claim is None:
                     break
-                return REMINDER_DUE
-            await self._sleep(held, ready_ms, begun_ms, most_ms)
+                return _name_due(claim)
+            if told_ms != ready_ms and self._now_ms() < ready_ms <= begun_ms + effect.most_ms:
+                told_ms = ready_ms
+                await tell_move(ready_ms)
+            await self._sleep(held, ready_ms, begun_ms, effect.most_ms)
         return HoldEnded(held.reason or GONE)
 
     async def _sleep(self, held: HeldAnswer, ready_ms: int, begun_ms: int, most_ms: int) -> None:
@@ -344,8 +353,8 @@ class HoldPolicy:
         else:
             await held.sleep(until_ms, left)
 
-    async def _claim(self, held: HeldAnswer, ready_ms: int | None) -> bool:
-        """Claim what the hold waited for, if it is there now; return whether it was.
+    async def _claim(self, held: HeldAnswer, ready_ms: int | None) -> TurnClaim | None:
+        """Claim what the hold waited for, if it is there now.
 
         If thousands of holds are due at once, each claims only for itself and is not woken by it.
         """
@@ -355,8 +364,8 @@ class HoldPolicy:
         waits_for_jobs = self._settings.hold_for_jobs
         results = waits_for_jobs and not self._claims.queue.idle(self._scope.owner, session)
         if not reminds and not results:
-            return False
-        return await self._claims.claim(reminds, results, held.rouse) is not None
+            return None
+        return await self._claims.claim(reminds, results, held.rouse)
 
     def end_hold(self, reason: str) -> bool:
         """End the hold of this answer; tell whether it was held."""
@@ -367,3 +376,7 @@ class HoldPolicy:
     async def calm(self) -> None:
         """Wait until all holds that were due together with this one have ended."""
         await self._holds.timers.calm()
+
+
+def _name_due(claim: TurnClaim) -> ReminderDue:
+    return REMINDER_DUE if claim.reminders is not None else RESULT_READY

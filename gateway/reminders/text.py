@@ -11,7 +11,7 @@ from datetime import tzinfo
 from functools import lru_cache
 
 from gateway.reminders.model import Reminder
-from gateway.timestamps import iso, iso_second, moment
+from gateway.timestamps import FRACTIONS, iso, iso_second, moment
 
 HEADING = "[Clock Reminder]: scheduled tasks are due."
 MAY_CALL = "You may call tools to complete these tasks."
@@ -34,14 +34,14 @@ def local(ms: int, tz: tzinfo) -> str:
     """Write an instant as local time of this zone, with the zone's offset."""
     second, millisecond = divmod(ms, 1000)
     shown, offset = _local_second(second, tz)
-    return f"{shown}.{millisecond:03d} {offset}"
+    return f"{shown}{FRACTIONS[millisecond]} {offset}"
 
 
 def time_tag(now_ms: int, tz: tzinfo, tz_name: str, offset_ms: int) -> str:
     """Write the time tag: the message that tells a model the time."""
     second, millisecond = divmod(now_ms, 1000)
     utc, wall, zone = _tag_second(second, tz, tz_name)
-    fraction = f".{millisecond:03d}"
+    fraction = FRACTIONS[millisecond]
     return f"{utc}{fraction}{wall}{fraction}{zone} nowMs=`{now_ms}` ntpOffsetMs=`{offset_ms}`"
 
 

@@ -9,6 +9,7 @@ know is read once, off the event loop (`read_facts`).
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from hashlib import sha256
 from typing import Protocol
@@ -27,6 +28,8 @@ REMEMBERED_SESSIONS = 10_000
 MOST_LOOKED_UP = 64
 LONGEST_CALL = 16 * 1024
 DIGITS = 32
+# Nobody writes these in JSON in another way than as they are.
+_find_plain = re.compile(r"[a-z0-9 ,.;:!?'()_-]+").findall
 
 
 def find_mark(dialect: Dialect, asked: ModelRequest, sentinels: Sentinels) -> Mark | None:
@@ -68,9 +71,10 @@ class Sentinels:
         self._compaction = tuple(text.casefold() for text in compaction)
         self._side_call = tuple(text.casefold() for text in side_call)
         starts = self._compaction + self._side_call
-        # The longest word of each is nearly as selective, and most of them share it.
-        words = {max(start.split() or [""], key=len) for start in starts}
-        self._needles = [msgspec.json.encode(word)[1:-1] for word in sorted(words)]
+        needles = {_find_needle(start) for start in starts}
+        # What has another needle in it is found by that one.
+        least = [one for one in needles if not any(o in one for o in needles if o != one)]
+        self._needles = [msgspec.json.encode(needle)[1:-1] for needle in sorted(least)]
         # JSON can escape non-ASCII letters in several ways, so their bytes cannot be searched for.
         self._tells = all(start.isascii() for start in starts)
 
@@ -90,6 +94,12 @@ class Sentinels:
         if any(text.startswith(self._side_call) for text in begun):
             return Mark.SIDE_CALL
         return None
+
+
+def _find_needle(start: str) -> str:
+    """Return what JSON holds for sure if a text in it begins so; a long needle is found sooner."""
+    runs: list[str] = _find_plain(start)
+    return max(runs, key=len, default="")
 
 
 def digest_system(dialect: Dialect, asked: ModelRequest) -> str:

@@ -18,7 +18,9 @@ from gateway.stores.documents import StoreUnavailable
 from gateway.timestamps import iso
 from gateway.usage.limits_model import (
     Budget,
+    BudgetStatus,
     OwnerBounds,
+    PeriodSums,
     SlidingWindow,
     begin_of,
     end_of,
@@ -54,12 +56,11 @@ class OwnerLimiter:
         self._requests = SlidingWindow(bounds.rpm)
         self._tokens = SlidingWindow(bounds.tpm)
         self._running = 0
-        self._period_begin = 0
-        self._spent = 0
+        self._spent = PeriodSums()
         self.bounds = bounds
 
     def __repr__(self) -> str:
-        return f"<OwnerLimiter {self.owner}: {self._running} running, {self._spent} spent>"
+        return f"<OwnerLimiter {self.owner}: {self._running} running>"
 
     def replace_bounds(self, bounds: OwnerBounds) -> None:
         """Go by other bounds from now on; what was counted stays counted."""
@@ -67,11 +68,18 @@ class OwnerLimiter:
         self._requests.limit, self._tokens.limit = bounds.rpm, bounds.tpm
 
     async def load(self, budget: Budget, sum_since: SumSince) -> None:
-        """Find out what was spent of a budget before it was given."""
-        begin = begin_of(budget.period, self._clock.now_ms())
-        spent = await sum_since(self.owner, begin)
-        self._period_begin = begin
-        self._spent = spent.tokens if budget.unit == "tokens" else spent.cost_micros
+        """Find out what was spent of a budget before it was given.
+
+        The periods beside this one count, too: the clock may be wrong and be set right later.
+        """
+        period, now_ms = budget.period, self._clock.now_ms()
+        begin, end = begin_of(period, now_ms), end_of(period, now_ms)
+        former = begin_of(period, begin - 1)
+        # This period comes last, since turns may end meanwhile, which count in it.
+        since = {at: await sum_since(self.owner, at) for at in (former, end, begin)}
+        spent = {at: budget.find_spent(one.tokens, one.cost_micros) for at, one in since.items()}
+        sums = {former: spent[former] - spent[begin], begin: spent[begin] - spent[end]}
+        self._spent = PeriodSums({**sums, end: spent[end]})
 
     def check(self, dialect: str, resumes: bool = False) -> None:
         """Raise `LimitExceeded` if nothing more may be asked now.
@@ -80,7 +88,7 @@ class OwnerLimiter:
         """
         bounds, now = self.bounds, self._clock.steady_ms()
         if bounds.budget is not None:
-            self._check_budget(dialect)
+            self._check_budget(bounds.budget, dialect)
         if bounds.rpm and (wait := self._requests.wait_ms(now)):
             self._refuse(f"More than {bounds.rpm} requests in a minute", wait, dialect)
         if bounds.tpm and (wait := self._tokens.wait_ms(now)):
@@ -95,26 +103,23 @@ class OwnerLimiter:
         error = RateLimitExceeded(f"{says}; try again in {seconds} s.", retry_after=seconds)
         raise self._with_headers(error, dialect)
 
-    def _check_budget(self, dialect: str) -> None:
-        budget, now_ms = self.bounds.budget, self._clock.now_ms()
-        assert budget is not None
-        if self._find_spent() < budget.amount:
+    def find_status(self, budget: Budget) -> BudgetStatus:
+        """Return how much of a budget is spent."""
+        now_ms = self._clock.now_ms()
+        spent = self._spent.find(begin_of(budget.period, now_ms))
+        return BudgetStatus(budget, spent, end_of(budget.period, now_ms))
+
+    def _check_budget(self, budget: Budget, dialect: str) -> None:
+        now_ms = self._clock.now_ms()
+        if self._spent.find(begin_of(budget.period, now_ms)) < budget.amount:
             return
         end = end_of(budget.period, now_ms)
         error = BudgetExceeded(
             f"The budget of {budget} is spent; it begins again at {iso(end)}.",
             retry_after=(end - now_ms) / 1000,
         )
-        error.headers = NO_RETRY
+        error.headers, error.begins_ms = NO_RETRY, end
         raise self._with_headers(error, dialect)
-
-    def _find_spent(self) -> int:
-        budget = self.bounds.budget
-        assert budget is not None
-        begin = begin_of(budget.period, self._clock.now_ms())
-        if begin > self._period_begin:
-            self._period_begin, self._spent = begin, 0
-        return self._spent
 
     def _with_headers(self, error: LimitExceeded, dialect: str) -> LimitExceeded:
         error.headers += self.headers(dialect)
@@ -138,8 +143,8 @@ class OwnerLimiter:
             self._tokens.add(self._clock.steady_ms(), tokens)
         budget = self.bounds.budget
         if budget is not None:
-            spent = tokens if budget.unit == "tokens" else cost_micros
-            self._spent = self._find_spent() + spent
+            begin = begin_of(budget.period, self._clock.now_ms())
+            self._spent.add(begin, budget.find_spent(tokens, cost_micros))
 
     def enter(self) -> None:
         """Count an answer that runs."""
@@ -153,19 +158,32 @@ class OwnerLimiter:
 class OwnerAllowance:
     """What one exchange takes of its owner's limits."""
 
-    __slots__ = ("_dialect", "_is_running", "_limiter", "_turn")
+    __slots__ = ("_dialect", "_is_running", "_limiter", "_refusal", "_turn")
 
     def __init__(self, limiter: OwnerLimiter, dialect: str) -> None:
         self._limiter = limiter
         self._dialect = dialect
         self._is_running = False
         self._turn = 0
+        self._refusal: tuple[int, LimitExceeded] | None = None
+        """A turn that was refused, and why."""
+
+    def allows_turn(self, number: int) -> bool:
+        """Tell whether a turn may be asked for; one that may not is refused by `take_turn`, too."""
+        try:
+            self._limiter.check(self._dialect, resumes=number > 1)
+        except LimitExceeded as error:
+            self._refusal = (number, error)
+            return False
+        return True
 
     def take_turn(self, number: int) -> None:
         """Count a turn that is about to be asked for, once; raise `LimitExceeded` if it is over."""
         if number <= self._turn:
             # Another route is asked for the same turn.
             return
+        if self._refusal is not None and self._refusal[0] == number:
+            raise self._refusal[1]
         self._limiter.check(self._dialect, resumes=number > 1)
         self._turn = number
         self._limiter.count_request()
@@ -234,6 +252,12 @@ class OwnerLimits:
         """Return what an exchange takes of its owner's limits; None: there are none."""
         limiter = self._limiters.get(owner)
         return None if limiter is None else OwnerAllowance(limiter, dialect)
+
+    def find_budget(self, owner: str) -> BudgetStatus | None:
+        """Return how much of an owner's budget is spent; None: there is no budget."""
+        limiter = self._limiters.get(owner)
+        budget = None if limiter is None else limiter.bounds.budget
+        return None if limiter is None or budget is None else limiter.find_status(budget)
 
     def settle(self, owner: str, usage: Usage | None, cost_micros: int) -> None:
         """Count what a turn cost, if its upstream told it."""

@@ -7,6 +7,7 @@ UTC. Times are arguments: `now` is a steady time in milliseconds, `now_ms` the t
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -16,6 +17,7 @@ from gateway.errors import Headers
 from gateway.timestamps import iso, moment
 
 WINDOW_MS = 60_000
+KEPT_PERIODS = 3
 MICROS = 1_000_000
 MESSAGES = "anthropic-messages"
 
@@ -30,6 +32,10 @@ class Budget(msgspec.Struct, frozen=True):
     """Tokens, or millionths of a dollar."""
     unit: Unit
     period: Period
+
+    def find_spent(self, tokens: int, cost_micros: int) -> int:
+        """Return what counts for it of tokens and what they cost."""
+        return tokens if self.unit == "tokens" else cost_micros
 
     def __str__(self) -> str:
         if self.unit == "tokens":
@@ -55,6 +61,36 @@ def end_of(period: Period, now_ms: int) -> int:
 
 def _ms(at: datetime) -> int:
     return int(at.timestamp()) * 1000
+
+
+class BudgetStatus(msgspec.Struct, frozen=True):
+    """How much of a budget is spent, and when it begins again."""
+
+    budget: Budget
+    spent: int
+    resets_ms: int
+
+
+class PeriodSums:
+    """What was spent of a budget in each of its last periods, by when they began.
+
+    A clock may be set over the end of a period and back again: then the sum of the first one is
+    still there.
+    """
+
+    def __init__(self, sums: Mapping[int, int] | None = None) -> None:
+        self._sums = dict(sums or {})
+
+    def find(self, begin: int) -> int:
+        """Return what was spent in the period that began then."""
+        return self._sums.get(begin, 0)
+
+    def add(self, begin: int, amount: int) -> None:
+        """Count what was spent in a period."""
+        self._sums[begin] = self._sums.get(begin, 0) + amount
+        if len(self._sums) > KEPT_PERIODS:
+            # The oldest; but not the one that counts now, if the clock was set far back.
+            del self._sums[min(self._sums.keys() - {begin})]
 
 
 class OwnerBounds(msgspec.Struct, frozen=True):

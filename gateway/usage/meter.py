@@ -9,7 +9,7 @@ the next batch. So nothing is counted twice, and only a kill loses anything: the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NoReturn
 
 import anyio
@@ -17,7 +17,7 @@ import anyio
 from gateway.clock.protocol import Clock
 from gateway.clock.system import ClockSteps
 from gateway.exchange.exchange_totals import ExchangeTotals, Totals, TotalsTable
-from gateway.exchange.model import ExchangeInfo, Usage
+from gateway.exchange.model import ExchangeInfo, Route, Usage
 from gateway.stores.documents import LATEST, StoreUnavailable
 from gateway.stores.rows import UsageRows
 from gateway.timestamps import start_of_hour
@@ -26,7 +26,7 @@ from gateway.usage.model import (
     NO_USAGE,
     OTHER,
     PICOS,
-    Price,
+    PriceList,
     RowKey,
     Spending,
     UsageBatch,
@@ -62,13 +62,12 @@ class UsageMeter:
         rows: UsageRows,
         totals: ExchangeTotals,
         clock: Clock,
-        prices: Mapping[str, Price],
+        prices: PriceList,
         note: Callable[..., None],
         writer: str,
     ) -> None:
         """Begin with nothing; no two processes may ever have the same `writer`."""
         self._prices = prices
-        """By the public names of models."""
         self._on_turn: OnTurn | None = None
         self._rows = rows
         self._totals = totals
@@ -103,14 +102,14 @@ class UsageMeter:
         self._on_turn = on_turn
         self._totals.on_turn = None if on_turn is None else self._tell_turn
 
-    def set_prices(self, prices: Mapping[str, Price]) -> None:
+    def set_prices(self, prices: PriceList) -> None:
         """Charge these from now on; what was used before costs what it cost then."""
         self._totals.hand_over()
         self._prices = prices
 
-    def _tell_turn(self, info: ExchangeInfo, usage: Usage | None) -> None:
+    def _tell_turn(self, info: ExchangeInfo, route: Route, usage: Usage | None) -> None:
         """Tell what a turn cost: in whole micros, with what was left over before it."""
-        price, cost = self._prices.get(info.model), 0
+        price, cost = self._prices.find(info.model, route), 0
         if price is not None and usage is not None:
             cost = _charge(price.cost_picos(usage), (info.owner, info.model), self._told_rests)
         if self._on_turn is not None:
@@ -128,13 +127,13 @@ class UsageMeter:
                 cached=totals.cached,
                 output=totals.output,
                 reasoning=totals.reasoning,
-                cost_micros=self._find_cost(owner, model, totals),
+                cost_micros=self._find_cost(owner, model, route, totals),
             )
             self._pending[key] = self._pending.get(key, NO_USAGE) + counts
 
-    def _find_cost(self, owner: str, model: str, totals: Totals) -> int | None:
+    def _find_cost(self, owner: str, model: str, route: Route, totals: Totals) -> int | None:
         """Return what turns cost together, in whole micros; None: no price, or nothing reported."""
-        price = self._prices.get(model)
+        price = self._prices.find(model, route)
         if price is None or not totals.reported:
             return None
         # As if all of it were one turn, whose input is what was fresh and what was cached.

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from gateway.exchange.model import Usage
+from gateway.exchange.model import Route, Usage
 from gateway.timestamps import HOUR_MS, moment, start_of_hour
 
 KEPT_MS = 400 * 24 * HOUR_MS
@@ -125,6 +125,39 @@ def make_price(dollars: Mapping[str, Decimal]) -> Price:
     """
     picos = {name: int(value * PICOS) for name, value in dollars.items()}
     return Price(picos["input"], picos.get("cached", picos["input"]), picos["output"])
+
+
+PricedModel = tuple[str, Collection[Route], Price | None]
+"""The name of a public model, the routes it lists, and its price if it has one."""
+
+
+class PriceList:
+    """What the tokens of a turn cost, by the public model that was asked for and by its route.
+
+    A directive may lead to a route that the model does not list. It costs what the dearest public
+    model with this route costs: nobody gets a model cheaper by asking for another one.
+    """
+
+    def __init__(self, models: Iterable[PricedModel] = ()) -> None:
+        self._prices: dict[tuple[str, Route], Price | None] = {}
+        self._dearest: dict[Route, Price] = {}
+        for name, routes, price in models:
+            for route in routes:
+                self._prices[name, route] = price
+                if price is not None:
+                    self._dearest[route] = _dearer(price, self._dearest.get(route, price))
+
+    def find(self, model: str, route: Route) -> Price | None:
+        """Return what a model's tokens cost on this route; None: they have no price."""
+        key = (model, route)
+        return self._prices[key] if key in self._prices else self._dearest.get(route)
+
+
+def _dearer(one: Price, other: Price) -> Price:
+    """Return the higher price of each kind of token."""
+    return Price(
+        max(one.input, other.input), max(one.cached, other.cached), max(one.output, other.output)
+    )
 
 
 def is_countable(model: str) -> bool:

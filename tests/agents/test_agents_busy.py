@@ -24,7 +24,7 @@ from tests.agents.talking import (
     says,
     text_of,
 )
-from tests.clock.holding import NOW, SECOND, acting, held, listed, schedules
+from tests.clock.holding import NOW, SECOND, acting, held, listed, remind, schedules
 from tests.clock.holding import says as tells
 from tests.clock.words import Said, clock, streamed
 from tests.gateway.client import Client
@@ -241,6 +241,18 @@ async def test_a_client_that_does_not_read_is_given_up() -> None:
 
 
 # Held answers.
+
+
+async def test_a_hold_that_waits_for_something_sooner_says_so() -> None:
+    clock = ManualClock(NOW)
+    async with room(acting(schedules(30 * SECOND), tells("I will")), clock=clock, **HELD) as gate:
+        client = await begin(gate, "remind me")
+        await held(gate)
+        session = (await client.saw(b"event: hold\n")).headers["x-holdgate-session"]
+        await remind(gate, 9 * SECOND, "stand up", session)
+        answer = await client.saw(b'"until":%d' % (NOW + 9 * SECOND))
+        told = [data["until"] for name, data in events(answer) if name == "hold"]
+        assert told == [NOW + 30 * SECOND, NOW + 9 * SECOND]
 
 
 async def test_a_held_answer_does_not_make_the_session_busy() -> None:

@@ -36,7 +36,8 @@ def main() -> None:
     config = load(None, os.environ, {"server.port": 0}, Path.cwd())
     gateway = Gateway(config, rules=(*RULES, go_on))
     server = config.server
-    protocol = build_connection_class(connection_limits(gateway.config))
+    limits = connection_limits(gateway.config)
+    protocol = build_connection_class(limits, gateway.early_refusals)
     grace = server.drain_ms / 1000 + SHUTDOWN_SECONDS
     runner = Server(server_config(gateway.asgi, protocol, grace), gateway.leave)
     runner.listening = lambda url: print(f"listening on {url}", flush=True)

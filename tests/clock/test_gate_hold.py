@@ -26,6 +26,7 @@ from tests.clock.holding import (
     listed,
     metrics,
     notes,
+    path_of,
     remind,
     reminded,
     results,
@@ -36,7 +37,7 @@ from tests.clock.holding import (
     told_ms,
 )
 from tests.gateway.client import Client
-from tests.gateway.wire import text
+from tests.gateway.wire import request, text
 from tests.run import Running
 from tests.sessions.talk import SESSION, assistant, messages, talk, text_of, user
 
@@ -368,6 +369,23 @@ class TestWhatIsTold:
                 "until": NOW + SECOND,
                 "now": NOW + 100,
             }
+
+    async def test_notes_say_when_it_waits_for_something_else(self) -> None:
+        clock = ManualClock(NOW)
+        async with room(clock, HELD, **BEATING) as gate:
+            first = await remind(gate, SECOND)
+            await remind(gate, 3 * SECOND, "stand up")
+            client = await gate.start(talk("hi"), SESSION, "x-holdgate-notes: 1")
+            await client.saw(BEAT)
+            await gate.fetch(request("DELETE", f"{path_of('s')}/{first}"))
+            await client.saw(b'"until": %d' % (NOW + 3 * SECOND))
+            clock.advance(3 * SECOND)
+            told = notes(await client.answer())
+            assert [(note["state"], note.get("until")) for note in told[:3]] == [
+                ("holding", NOW + SECOND),
+                ("holding", NOW + 3 * SECOND),
+                ("opening", None),
+            ]
 
     async def test_without_being_asked_for_there_are_none(self) -> None:
         clock = ManualClock(NOW)

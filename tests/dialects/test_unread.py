@@ -60,6 +60,28 @@ class TestTokens:
             ({"input_tokens": 40, "output_tokens": 9, "total_tokens": 49}, Usage(40, 9)),
             ({"prompt_tokens": 3, "total_tokens": 5}, Usage(3, 2)),
             ({"prompt_tokens": 3}, Usage(3, 0)),
+            (
+                {
+                    "prompt_tokens": 9,
+                    "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0},
+                    "completion_tokens": 7,
+                    "completion_tokens_details": {"reasoning_tokens": 5},
+                },
+                Usage(9, 7, 4, 5),
+            ),
+            (
+                {
+                    "input_tokens": 40,
+                    "input_tokens_details": {"cached_tokens": 30},
+                    "output_tokens": 9,
+                    "output_tokens_details": {"reasoning_tokens": 6},
+                },
+                Usage(40, 9, 30, 6),
+            ),
+            ({"prompt_tokens": 3, "prompt_tokens_details": None}, Usage(3, 0)),
+            ({"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": None}}, Usage(3, 0)),
+            ({"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": "4"}}, Usage(3, 0)),
+            ({"prompt_tokens": 3, "prompt_tokens_details": [4]}, Usage(3, 0)),
             ({"prompt_tokens": 3, "other": {"a": 1}}, Usage(3, 0)),
             ({"prompt_tokens": "many"}, None),
             (None, None),

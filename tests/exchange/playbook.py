@@ -434,6 +434,13 @@ async def _schedule(stage: Stage, text: str, seconds: str) -> None:
     await stage.reminders.schedule(OWNER, SESSION, (ReminderRequest(due_ms, text),))
 
 
+@act(r"reminder (\w+) is cancelled")
+async def _cancel(stage: Stage, text: str) -> None:
+    listed = await stage.reminders.list_undelivered(OWNER, SESSION)
+    (found,) = [one for one in listed if one.text == text]
+    await stage.reminders.cancel(OWNER, SESSION, found.id)
+
+
 @act(r"reminders are cancelled")
 async def _clear(stage: Stage) -> None:
     await stage.reminders.clear(OWNER, SESSION)

@@ -20,6 +20,7 @@ from gateway.exchange.observer import (
     Happening,
     Heartbeat,
     HeldUntil,
+    HoldMoved,
     Released,
     RequestAnswered,
     RequestExtended,
@@ -230,6 +231,38 @@ async def test_a_hold() -> None:
     assert heard(stage, ReminderDue) == [ReminderDue()]
     assert heard(stage, Committed) == [Committed()]
     assert not heard(stage, Released)
+    assert not heard(stage, HoldMoved)
+
+
+async def test_a_hold_that_waits_for_something_else_meanwhile() -> None:
+    story = f"""{HELD}
+        >> reminder cake is set for in 60 s
+        >> 1 s pass
+        >> reminder tea is cancelled
+        >> reminder milk is set for in 4 s
+        >> reminders are cancelled
+        << client sees finish stop, the end
+        << exchange is done
+        """
+    stage = await play(story, Scene(clock=True))
+    assert heard(stage, HeldUntil) == [HeldUntil(NOW + 30_000, NOW)]
+    # A later reminder changes nothing.
+    assert heard(stage, HoldMoved) == [
+        HoldMoved(NOW + 60_000, NOW + 1000),
+        HoldMoved(NOW + 5000, NOW + 1000),
+    ]
+
+
+async def test_a_hold_that_would_last_too_long_does_not_move() -> None:
+    story = f"""{HELD}
+        >> reminder cake is set for in 7200 s
+        >> reminder tea is cancelled
+        << client sees finish stop, the end
+        << exchange is done
+        """
+    stage = await play(story, Scene(clock=True))
+    assert not heard(stage, HoldMoved)
+    assert [one.reason for one in heard(stage, HoldEnded)] == ["limit"]
 
 
 async def test_a_hold_that_comes_to_nothing() -> None:

@@ -570,7 +570,13 @@ async def test_codex_compacts_a_conversation() -> None:
         "id": "resp_1",
         "object": "response.compaction",
         "output": [{"type": "compaction", "encrypted_content": "gAAAA" * 1000}],
-        "usage": {"input_tokens": 40, "output_tokens": 9, "total_tokens": 49},
+        "usage": {
+            "input_tokens": 40,
+            "input_tokens_details": {"cached_tokens": 30},
+            "output_tokens": 9,
+            "output_tokens_details": {"reasoning_tokens": 6},
+            "total_tokens": 49,
+        },
     }
     models = [{"name": "gpt-5-codex", "routes": ["a/gpt-5-codex"]}]
     body, headers = json.dumps(asked).encode(), ("session-id: s", "thread-id: s")
@@ -581,3 +587,4 @@ async def test_codex_compacts_a_conversation() -> None:
         (line,) = gate.exchanges
     assert gate.requests[0].body == body
     assert (line["tokens_in"], line["tokens_out"]) == (40, 9)
+    assert (line["tokens_cached"], line["tokens_reasoning"]) == (30, 6)

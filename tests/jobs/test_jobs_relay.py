@@ -9,6 +9,7 @@ from typing import Any
 from gateway.clock import ManualClock
 from tests.clock.reminding import carried, remind
 from tests.clock.words import Call, function, play, says
+from tests.console.words import fetch_json
 from tests.gateway.wire import request
 from tests.jobs.models import failing, failing_after, task, told
 from tests.jobs.words import (
@@ -299,6 +300,12 @@ async def test_an_answer_can_be_held_for_a_result() -> None:
         gate.gateway.holds.drain()
         answer = await client.answer()
         assert not answer.failed
+        await gate.quiet()
+        rows = (await fetch_json(gate, "exchanges?session=s&state=done"))["exchanges"]
+        (held,) = [row for row in rows if row["kind"] == "client"]
+        trail = await fetch_json(gate, f"exchanges/{held['id']}")
+        assert [turn["why"] for turn in trail["turns"]] == ["request", "result"]
+        assert trail["holds"][0]["outcome"] == "result"
 
 
 async def test_events_and_the_log_tell_nothing_of_what_is_said() -> None:

@@ -47,6 +47,7 @@ JOB_MEMBERS = [
     "dedupe_key",
     "next_run_at",
     "running_at",
+    "run_due_at",
     "last_run_at",
     "last_status",
     "last_error",

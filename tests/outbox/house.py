@@ -29,6 +29,7 @@ from gateway.stores import Memory, open_rows
 from gateway.stores.rows import DeliveryRows, OutboxItem
 from gateway.wire.http_server.connection import build_connection_class
 from gateway.wire.http_server.limits import ConnectionLimits
+from gateway.wire.http_server.refusals import NullRefusalListener
 from gateway.wire.http_server.request_body import BodyLimits
 from gateway.wire.http_server.server import Server, listen, server_config
 from tests.gateway.client import Answer, Client
@@ -180,7 +181,8 @@ class _Server(TestServer):
     """The real server around a site, or a stranger's."""
 
     def __init__(self, app: Any, is_ours: bool) -> None:
-        config = server_config(app, build_connection_class(ConnectionLimits()), 1.0)
+        protocol = build_connection_class(ConnectionLimits(), NullRefusalListener())
+        config = server_config(app, protocol, 1.0)
         if not is_ours:
             config = uvicorn.Config(app, http="h11", ws="none", log_config=None)
         Server.__init__(self, config, lambda left: left())

@@ -189,6 +189,9 @@ def _cron(path: str) -> dict[Way, tuple[Try, ...]]:
 def _admin(path: str) -> dict[Way, tuple[Try, ...]]:
     return {
         ("GET", f"{path}/list"): (_anything(), _anything("?user_id=ann")),
+        ("GET", f"{path}/get"): (lambda ids: (f"?job_id={ids.job}", None),),
+        ("GET", f"{path}/calendar"): (_anything(), _anything("?user_id=ann")),
+        ("POST", f"{path}/bulk"): (_jobs("disable"), _jobs("remove")),
         ("GET", f"{path}/runs"): (_anything(), _anything("?user_id=ann")),
         ("GET", f"{path}/run"): (lambda ids: (f"?run_id={ids.run}", None),),
         ("POST", f"{path}/run"): (_job(),),

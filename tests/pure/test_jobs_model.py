@@ -187,7 +187,7 @@ class EachTimeOnce(RuleBasedStateMachine):
     def run_by_hand(self) -> None:
         before = self.kept()
         self.job, (self.run,) = claim_manual(before, self.now, self.new_id)
-        assert replace(self.job, run_id="", running_ms=None) == before
+        assert replace(self.job, run_id="", running_ms=None, run_due_ms=None) == before
 
     @rule(status=st.sampled_from(["ok", "error", "error", "error", "skipped", "interrupted"]))
     @precondition(lambda self: self.run is not None)
@@ -287,6 +287,7 @@ class EachTimeOnce(RuleBasedStateMachine):
             return
         assert job.run_id == (self.run.run_id if self.run else "")
         assert (job.running_ms is None) == (self.run is None)
+        assert job.run_due_ms == (None if self.run is None else self.run.due_ms)
         if not job.enabled:
             assert job.next_run_ms is None
         elif job.due_ms is None:

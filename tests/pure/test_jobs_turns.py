@@ -25,6 +25,7 @@ from gateway.jobs.run_rules import (
     claim_due,
     claim_manual,
     disable_job,
+    find_wait_ms,
     finish_run,
     give_back_claim,
     recompute_due,
@@ -105,6 +106,7 @@ def test_a_time_that_has_come_runs() -> None:
         next_run_ms=NOW + MINUTE,
         run_id="r-1",
         running_ms=NOW + 5,
+        run_due_ms=NOW,
     )
 
 
@@ -146,13 +148,17 @@ def test_what_is_too_late_is_missed() -> None:
         next_run_ms=NOW + 10 * HOUR,
         last_status="missed",
         last_error=missed.error,
+        last_missed=1,
     )
 
 
 def test_all_that_is_too_late_is_one_row() -> None:
     job, (missed,) = claimed(every(10 * HOUR), NOW + 32 * HOUR)
     assert (missed.missed, missed.due_ms) == (4, NOW + 30 * HOUR)
-    assert (job.due_ms, job.run_id) == (NOW + 40 * HOUR, "")
+    assert (job.due_ms, job.run_id, job.last_missed) == (NOW + 40 * HOUR, "", 4)
+    assert claim_manual(job, NOW + 33 * HOUR, ids())[0].last_missed == 4
+    for status in END_RULES:
+        assert kept(ended(job, status)).last_missed == 0
 
 
 def test_a_year_of_seconds_is_counted_at_once() -> None:
@@ -228,13 +234,13 @@ def test_a_run_by_hand_does_not_shift_the_grid() -> None:
     job, (run,) = claim_manual(before, NOW + 1, ids())
     assert (run.trigger, run.status, run.due_ms) == ("manual", "running", NOW + 1)
     assert run.started_ms == NOW + 1
-    assert job == replace(before, run_id="r-1", running_ms=NOW + 1)
+    assert job == replace(before, run_id="r-1", running_ms=NOW + 1, run_due_ms=NOW + 1)
 
 
 def test_a_disabled_job_runs_by_hand_and_stays_disabled() -> None:
     off = disable_job(every(), NOW, "It failed.")
     job, _ = claim_manual(off, NOW, ids())
-    assert replace(job, run_id="", running_ms=None) == off
+    assert replace(job, run_id="", running_ms=None, run_due_ms=None) == off
     for status in END_RULES:
         done = kept(ended(job, status))
         assert (done.enabled, done.next_run_ms, done.disabled_reason) == (False, None, "It failed.")
@@ -383,6 +389,45 @@ def test_what_comes_once_is_tried_again_four_times(status: Status) -> None:
     job = tried(job, status, now_ms)
     assert (job.enabled, job.next_run_ms, job.retry_ms) == (False, None, None)
     assert job.disabled_reason == GIVEN_UP.format(tries=5)
+
+
+SPENT = "The budget is spent; it begins again at some time."
+
+
+def refused(job: Job, now_ms: int, begins_ms: int, rules: JobRules = RULES) -> Job:
+    """The job after a try that a spent budget refused."""
+    begun, (run,) = claimed(job, now_ms, rules)
+    over = finish_run(run, now_ms, "skipped", error=SPENT)
+    return kept(apply_end(begun, over, now_ms, rules, begins_ms))
+
+
+def test_what_comes_once_waits_for_a_budget_and_uses_up_no_try() -> None:
+    again_ms = NOW + 50 * MINUTE
+    job = refused(once(), NOW, again_ms)
+    assert (job.enabled, job.retries, job.last_status) == (True, 0, "skipped")
+    assert job.next_run_ms == job.retry_ms == again_ms
+    # Nobody says that failures make it wait.
+    assert find_wait_ms(job) is None
+    assert kept(ended(claimed(job, again_ms)[0], "ok")).last_status == "ok"
+    # It has all its tries left.
+    waits: list[int] = []
+    for _ in range(2):
+        job = tried(job, "error", kept_ms(job.retry_ms), JobRules(misfire_grace_ms=HOUR * 9))
+        waits.append(kept_ms(job.retry_ms))
+    assert waits == [again_ms + 30 * SECOND, again_ms + 90 * SECOND]
+
+
+def test_what_comes_once_does_not_wait_for_a_budget_that_begins_too_late() -> None:
+    job = refused(once(), NOW, NOW + RULES.misfire_grace_ms + 1)
+    assert (job.enabled, job.retry_ms, job.next_run_ms) == (False, None, None)
+    assert job.disabled_reason == f"{SPENT} Set a new time with update."
+
+
+def test_a_spent_budget_changes_no_other_time() -> None:
+    begun, run = running(every())
+    over = finish_run(run, NOW, "skipped", error=SPENT)
+    spent = kept(apply_end(begun, over, NOW, RULES, NOW + HOUR))
+    assert spent == kept(apply_end(begun, over, NOW, RULES))
 
 
 def kept_ms(ms: int | None) -> int:

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from gateway.config.budgets import read_budget
 from gateway.timestamps import iso
 from gateway.usage.limits_model import (
+    KEPT_PERIODS,
     WINDOW_MS,
     Budget,
     OwnerBounds,
     Period,
+    PeriodSums,
     SlidingWindow,
     WindowStatus,
     begin_of,
@@ -139,6 +141,28 @@ def test_what_headers_say() -> None:
     assert anthropic[b"anthropic-ratelimit-requests-reset"] == iso(31_500).encode()
     assert not any(b"tokens" in name for name in anthropic)
     assert write_limit_headers(None, None, "openai-chat", 0) == ()
+
+
+def test_what_counts_for_a_budget() -> None:
+    assert Budget(9, "tokens", "day").find_spent(tokens=3, cost_micros=7) == 3
+    assert Budget(9, "USD", "day").find_spent(tokens=3, cost_micros=7) == 7
+
+
+def test_sums_of_periods_outlive_a_clock_that_is_set_back() -> None:
+    sums = PeriodSums({10: 5})
+    sums.add(20, 1)
+    sums.add(10, 2)
+    assert (sums.find(10), sums.find(20), sums.find(30)) == (7, 1, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5)), min_size=1))
+def test_no_more_than_the_last_periods_are_kept(spent: list[tuple[int, int]]) -> None:
+    sums = PeriodSums()
+    for begin, amount in spent:
+        before = sums.find(begin)
+        sums.add(begin, amount)
+        assert sums.find(begin) == before + amount
+        assert sum(sums.find(one) > 0 for one in range(10)) <= KEPT_PERIODS
 
 
 def test_who_is_limited() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.exchange.exchange_totals import MOST_TOKENS, limit_usage
-from gateway.exchange.model import Usage
+from gateway.exchange.model import Route, Usage
 from gateway.timestamps import HOUR_MS, iso, start_of_hour
 from gateway.usage.model import (
     GROUPS,
@@ -18,6 +18,7 @@ from gateway.usage.model import (
     PICOS,
     Group,
     Price,
+    PriceList,
     RowKey,
     Spending,
     UsageCounts,
@@ -54,6 +55,35 @@ def test_adding_knows_no_order(one: UsageCounts, two: UsageCounts, three: UsageC
     assert one + two == two + one
     assert (one + two) + three == one + (two + three)
     assert one + NO_USAGE == one
+
+
+CHEAP, DEAR, ODD = Price(1, 1, 1), Price(100, 10, 1000), Price(200, 20, 500)
+SMALL, BIG, OTHER_ROUTE = Route("a", "small"), Route("a", "big"), Route("a", "other")
+
+
+@pytest.mark.parametrize(
+    "model, route, price",
+    [
+        ("small", SMALL, CHEAP),
+        ("big", BIG, DEAR),
+        # A directive chose a route that the model does not list.
+        ("small", BIG, Price(200, 20, 1000)),
+        ("free", BIG, None),
+        ("free", SMALL, CHEAP),
+        ("unknown", SMALL, CHEAP),
+        ("small", OTHER_ROUTE, None),
+    ],
+)
+def test_a_route_costs_what_its_dearest_model_costs(
+    model: str, route: Route, price: Price | None
+) -> None:
+    models = [
+        ("small", (SMALL,), CHEAP),
+        ("big", (BIG,), DEAR),
+        ("odd", (BIG,), ODD),
+        ("free", (BIG,), None),
+    ]
+    assert PriceList(models).find(model, route) == price
 
 
 def test_a_cost_that_is_unknown_does_not_hide_one_that_is_known() -> None:

@@ -128,6 +128,8 @@ async def test_a_tool_and_a_hold() -> None:
         assert trace_parents(running.requests) == [span.header for span in turns]
     tool = ("execute_tool clock", "INTERNAL", SERVER)
     assert outline(spans) == [CHAT, tool, CHAT, CHAT, ANSWER]
+    assert {span.trace for span in spans} == {TRACE}
+    assert spans[-1].parent == CLIENTS_SPAN
     assert spans[1].attributes == {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "clock",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.clock import ManualClock
 from gateway.errors import BudgetExceeded
 from gateway.exchange.model import Usage
 from gateway.stores.documents import StoreUnavailable
+from gateway.timestamps import iso
 from gateway.usage.limits import OwnerLimits
-from gateway.usage.limits_model import Budget, OwnerBounds, end_of
+from gateway.usage.limits_model import Budget, OwnerBounds, Period, end_of
 from gateway.usage.model import Spending
 from tests.clock.reminding import fetch
 from tests.gateway.client import Answer
@@ -84,6 +87,88 @@ async def test_a_spent_budget_stops_requests_jobs_and_follow_ups(budget: str, sa
         assert (await ask(gate)).status == 200
 
 
+TWO_PRICES = {
+    "models": [
+        {"name": "m", "routes": ["a/m"], "price": {"input": 1, "output": 1}},
+        {"name": "big", "routes": ["a/big"], "price": {"input": 100, "output": 100}},
+    ]
+}
+SESSION = "x-session-id: s"
+
+
+@pytest.mark.parametrize("directive", ["<**a.big**>", "<**!a.big**>"])
+async def test_a_directive_does_not_make_a_model_cheaper(directive: str) -> None:
+    async with limited(COSTLY, tables=TWO_PRICES, budget="0.0025 USD/day") as gate:
+        assert (await ask(gate, "ann", SESSION, text=f"{directive} hi")).status == 200
+        await gate.quiet()
+        assert json.loads(gate.requests[0].body)["model"] == "big"
+        refused = await ask(gate)
+        assert (refused.status, refused.json["error"]["code"]) == (429, "budget_exceeded")
+        used = await gate.fetch(get("/api/usage?group_by=model", key("ann")))
+        (row,) = used.json["data"]
+        assert (row["model"], row["cost_usd"]) == ("m", 0.01)
+
+
+async def test_a_budget_in_dollars_reaches_no_route_without_a_price() -> None:
+    async with limited(COSTLY, tables=TWO_PRICES, budget="1 USD/day") as gate:
+        forced = await ask(gate, text="<**a.other**> hi")
+        assert (forced.status, forced.json["error"]["code"]) == (400, "no_route")
+        # A preferred route is one of several: what may not be asked is left out.
+        assert (await ask(gate, "ann", SESSION, text="<**!a.other**> hi")).status == 200
+        assert [json.loads(one.body)["model"] for one in gate.requests] == ["m"]
+        # Who has no such budget may, and what has no price costs nothing.
+        assert (await ask(gate, "bob", text="<**a.other**> hi")).status == 200
+        await gate.quiet()
+        used = await gate.fetch(get("/api/usage", key("bob")))
+        assert used.json["data"][0]["cost_usd"] is None
+
+
+@pytest.mark.parametrize(
+    ("budget", "limit", "spent", "unit", "period"),
+    [("250 tokens/day", 250, 100, "tokens", "day"), ("0.5 USD/month", 0.5, 0.001, "USD", "month")],
+)
+async def test_usage_shows_what_is_left_of_a_budget(
+    budget: str, limit: float, spent: float, unit: str, period: Period
+) -> None:
+    clock = MovableClock()
+    async with limited(COSTLY, clock=clock, tables=PRICED, budget=budget) as gate:
+        assert (await ask(gate)).status == 200
+        await gate.quiet()
+        resets_at = iso(end_of(period, clock.now_ms()))
+        wanted = {"limit": limit, "spent": spent, "unit": unit, "resets_at": resets_at}
+        for owner, query in (("ann", ""), ("root", "?owner=ann"), ("ann", "?from=2020-01-01")):
+            shown = await gate.fetch(get(f"/api/usage{query}", key(owner)))
+            assert shown.json["budget"] == wanted
+        for owner in ("bob", "root"):
+            assert (await gate.fetch(get("/api/usage", key(owner)))).json["budget"] is None
+
+
+@pytest.mark.parametrize("grace_ms, waits", [(3_600_000, True), (60_000, False)])
+async def test_a_one_time_job_waits_for_its_budget_if_that_is_soon(
+    grace_ms: int, waits: bool
+) -> None:
+    clock = ManualClock(MIDNIGHT - 600_000)
+    options = {"settings": {"cron__misfire_grace_ms": grace_ms}}
+    async with limited(COSTLY, clock=clock, options=options, budget="100 tokens/day") as gate:
+        assert (await ask(gate)).status == 200
+        await gate.quiet()
+        once = {"kind": "at", "at": iso(clock.now_ms() + 1000)}
+        job_id = await add(gate, "news?", key("ann"), schedule=once)
+        clock.advance(1000)
+        runs = partial(runs_of, gate, job_id, key("ann"))
+        await seen(runs, lambda found: [one["status"] for one in found] == ["skipped"])
+        shown = await gate.fetch(get(f"/api/cron/get?job_id={job_id}", key("ann")))
+        job = shown.json["data"]["job"]
+        assert job["enabled"] is waits
+        if not waits:
+            assert f"it begins again at {iso(MIDNIGHT)}." in job["disabled_reason"]
+            return
+        assert job["next_run_at"] == iso(MIDNIGHT)
+        clock.set(MIDNIGHT)
+        await seen(runs, lambda found: sorted(one["status"] for one in found) == ["ok", "skipped"])
+        assert len(gate.requests) == 2
+
+
 def _says(answer: Answer) -> str:
     message: str = answer.json["error"]["message"]
     return message
@@ -129,12 +214,49 @@ async def test_a_budget_that_could_not_be_read_is_read_the_next_time() -> None:
         limits.check("ann", "openai-chat")
 
 
+MIDNIGHT = 1_793_836_800_000
+"""2026-11-05T00:00:00Z"""
+A_DAY = SECONDS_OF_A_DAY * 1000
+
+
+async def test_a_clock_that_is_set_over_midnight_and_back_frees_no_budget() -> None:
+    clock = ManualClock(MIDNIGHT - 5000)
+    bounds = {"ann": OwnerBounds(budget=Budget(5, "tokens", "day"))}
+    limits = OwnerLimits(bounds, clock, print)
+    limits.settle("ann", Usage(3, 2), 0)
+    for _ in range(2):
+        clock.step(10_000)
+        limits.check("ann", "openai-chat")
+        limits.settle("ann", Usage(1, 1), 0)
+        clock.step(-10_000)
+        with pytest.raises(BudgetExceeded):
+            limits.check("ann", "openai-chat")
+
+
+@pytest.mark.parametrize("wrong_by", [-A_DAY, A_DAY])
+async def test_a_clock_that_is_set_right_after_the_start_finds_what_was_spent(
+    wrong_by: int,
+) -> None:
+    """What was spent is read while the clock shows another day, and counts on its own day."""
+
+    async def sum_since(owner: str, since_ms: int) -> Spending:
+        return Spending(tokens=9 if since_ms <= MIDNIGHT else 0)
+
+    clock = ManualClock(MIDNIGHT + 5000 + wrong_by)
+    limits = OwnerLimits({"ann": OwnerBounds(budget=Budget(9, "tokens", "day"))}, clock, print)
+    await limits.load(sum_since)
+    limits.check("ann", "openai-chat")
+    clock.step(-wrong_by)
+    with pytest.raises(BudgetExceeded):
+        limits.check("ann", "openai-chat")
+
+
 async def _cannot_tell(owner: str, since_ms: int) -> Spending:
     raise StoreUnavailable("It is not there.")
 
 
 async def _all_spent(owner: str, since_ms: int) -> Spending:
-    return Spending(tokens=100)
+    return Spending(tokens=100 if since_ms <= time.time() * 1000 else 0)
 
 
 def _serve(home: Path, file: Path) -> GatewayProcess:

@@ -92,6 +92,7 @@ async def test_where_nothing_was_used(usage: Usage) -> None:
                 "cost_usd": None,
             }
         ],
+        "budget": None,
         "from": MONTH,
         "to": NEXT_HOUR,
     }

@@ -27,6 +27,7 @@ from gateway.usage.model import (
     GROUPS,
     KEPT_MS,
     OTHER,
+    PriceList,
     Spending,
     UsageBatch,
     UsageCounts,
@@ -42,6 +43,7 @@ HOUR = NOW - 5
 ALL = UsageQuery(0, 2**63 - 1, None, GROUPS, 10_000)
 ANN = ExchangeInfo("x", "x", "ann", None, "m", "openai-chat")
 ROUTE = Route("a", "real")
+PRICED = (Route("a", "priced"), Route("b", "priced"))
 
 
 class FaultyRows:
@@ -84,7 +86,8 @@ class Metered:
 
     def restart(self, writer: str) -> UsageMeter:
         """Make the meter of another process on the same store."""
-        prices = {"priced": make_price({"input": Decimal("0.15"), "output": Decimal("0.6")})}
+        cheap = make_price({"input": Decimal("0.15"), "output": Decimal("0.6")})
+        prices = PriceList([("priced", PRICED, cheap)])
         self.totals = ExchangeTotals(self.clock)
         self.meter = UsageMeter(self.rows, self.totals, self.clock, prices, self._note, writer)
         return self.meter
@@ -96,14 +99,15 @@ class Metered:
         self, tokens: Usage | None = None, upstream: str = "a", info: ExchangeInfo = ANN, **who: Any
     ) -> None:
         end = TurnEnd(Stop.STOP, usage=tokens)
-        route, info = Route(upstream, "real"), replace(info, **who)
+        info = replace(info, **who)
+        route = Route(upstream, info.model)
         self.totals.observe(0, TurnEnded(end, str, 1, 1, 1, route, 0.1, info))
 
     def exchange(self, upstream: str = "a", **who: Any) -> None:
         ended = ExchangeEnded(
             info=replace(ANN, **who),
             state=State.DONE,
-            route=Route(upstream, "real"),
+            route=Route(upstream, who.get("model", "m")),
             turns=1,
             tries=1,
             status=200,
@@ -186,7 +190,7 @@ async def test_what_was_used_costs_what_it_cost_then(metered: Metered) -> None:
     metered.turn(Usage(10**6, 0), model="priced")
     metered.turn(Usage(10**6, 0), model="m")
     dear = make_price({"input": Decimal(2), "cached": Decimal(1), "output": Decimal(3)})
-    metered.meter.set_prices({"priced": dear})
+    metered.meter.set_prices(PriceList([("priced", PRICED, dear)]))
     metered.turn(Usage(10, 0, cached=30), model="priced")
     metered.turn(Usage(40, 5, cached=30), model="priced")
     cost = 150_000 + 30 + (10 * 2 + 30 + 5 * 3)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from gateway.clock.protocol import Clock
 from gateway.clock.system import Host, SystemClock
 from tests.gateway.client import Answer
 from tests.gateway.wire import ask_of, chat
@@ -31,14 +32,19 @@ class MovableClock(SystemClock):
 
 def limited(
     *stories: Story,
-    clock: MovableClock | None = None,
+    clock: Clock | None = None,
     tables: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
     **limits: Any,
 ) -> AbstractAsyncContextManager[Running]:
-    """Run a gateway for ann, who has these limits, for bob, who has none, and for an admin."""
+    """Run a gateway for ann, who has these limits, for bob, who has none, and for an admin.
+
+    `options` are more of `in_process`.
+    """
     owners = keys("ann", "bob", "root", admin="root")
     owners[0] |= limits
-    return house(*stories, clock=clock or MovableClock(), tables={"keys": owners, **(tables or {})})
+    named = {"keys": owners, **(tables or {})}
+    return house(*stories, clock=clock or MovableClock(), tables=named, **(options or {}))
 
 
 async def ask(gate: Running, owner: str = "ann", *headers: str, **more: Any) -> Answer:

@@ -24,6 +24,7 @@ class Wire:
 
     always = b"date: today\r\n"
     stalled_since = None
+    refusal: HoldgateError | None = None
 
     def __init__(self) -> None:
         self.blocked = False

@@ -114,7 +114,8 @@ class _Reader:
 
 def may_contain(raw: bytes) -> bool:
     """Whether JSON may contain a directive in one of its strings; very cheap if not."""
-    if b"<**" in raw:
+    # One byte is found several times as fast as three, and texts without it are common.
+    if b"<" in raw and b"<**" in raw:
         return True
     return b"\\" in raw and b"\\u00" in raw and any(mark in raw for mark in _ESCAPED_MARKS)
 

@@ -13,7 +13,8 @@ answered, and when the connection ends. What always holds:
   the socket, unread answers by the transport's marks and `blocked`.
 - Time is bounded: one timer (`_look`) closes a connection on which nothing more comes, a
   `ReaderWatch` one whose client does not read. Neither runs while a long answer rests.
-- Whoever is refused reads why: the connection lingers a moment before it is closed.
+- Whoever is refused reads why: the connection lingers a moment before it is closed. Who answers
+  the request logs it, or the `listener` if nobody does.
 """
 
 from __future__ import annotations
@@ -27,8 +28,18 @@ import httptools
 import uvicorn
 from uvicorn.server import ServerState
 
+from gateway.errors import HoldgateError
 from gateway.wire.http_server.limits import ConnectionCounts, ConnectionLimits, Release
-from gateway.wire.http_server.refusals import TOO_LONG, TOO_MANY, TOO_SLOW, UNREADABLE
+from gateway.wire.http_server.refusals import (
+    TOO_LONG,
+    TOO_MANY,
+    TOO_SLOW,
+    UNREADABLE,
+    NullRefusalListener,
+    RefusalListener,
+    RefusedConnections,
+    ServerRefusal,
+)
 from gateway.wire.http_server.request_cycle import App, RequestCycle, Scope
 from gateway.wire.http_server.request_parser import HttpRequestReader
 from gateway.wire.http_server.slow_readers import ReaderWatch, count_unread, notice_leaving
@@ -59,10 +70,13 @@ class ServerConnection(HttpRequestReader):
         "_worker",
         "_writable",
         "blocked",
+        "refusal",
     )
 
     limits = ConnectionLimits()
     counts: ConnectionCounts | None = None
+    listener: RefusalListener = NullRefusalListener()
+    turned_away = RefusedConnections(listener.tell_connections)
     keep_alive = KEEP_ALIVE
     header_bytes = limits.header_bytes
     nap = limits.receive_idle
@@ -93,6 +107,7 @@ class ServerConnection(HttpRequestReader):
         self._reader: ReaderWatch | None = None
         self._look_again: asyncio.TimerHandle | None = None
         self._always = NOT_YET
+        self.refusal: HoldgateError | None = None
 
     # What the event loop calls.
 
@@ -325,19 +340,32 @@ class ServerConnection(HttpRequestReader):
         else:
             self._refuse(UNREADABLE)
 
-    def _refuse(self, answer: bytes) -> None:
+    def _refuse(self, refusal: ServerRefusal) -> None:
+        """Say why nothing more is read here, and see that it is logged once."""
+        cycle = None if self._in_head else self._coming
         # Only what has no answer yet, not even the beginning of one, can be told.
-        if self._in_head or self._coming is None or not self._coming.started:
-            self._transport.write(answer)
+        if cycle is None or not cycle.started:
+            self._transport.write(refusal.answer)
+            self._tell(refusal, cycle)
         self.close()
+
+    def _tell(self, refusal: ServerRefusal, cycle: RequestCycle | None) -> None:
+        if cycle is not None and cycle is not self._next:
+            # Whoever answers it waits for its body, and tells with whose request it was.
+            self.refusal = refusal.make_error()
+            cycle.lose()
+        elif self._cycle is not None or self._is_receiving():
+            # Without a byte there was no request.
+            self.listener.tell_request(refusal.make_error())
 
     def _turn_away(self, counts: ConnectionCounts) -> None:
         """Say that there are too many connections."""
+        self.turned_away.add(self._loop)
         self._release = counts.let_linger()
         if self._release is None:
             self._transport.abort()
         else:
-            self._transport.write(TOO_MANY)
+            self._transport.write(TOO_MANY.answer)
             self._linger()
         self._closed = True
 
@@ -394,8 +422,10 @@ class ServerConnection(HttpRequestReader):
         return self._cycle is not None and not self._is_receiving()
 
 
-def build_connection_class(limits: ConnectionLimits) -> type[ServerConnection]:
-    """Return the protocol with these limits."""
+def build_connection_class(
+    limits: ConnectionLimits, listener: RefusalListener
+) -> type[ServerConnection]:
+    """Return the protocol with these limits; `listener` hears whom it refuses by itself."""
     is_counted = limits.connections or limits.connections_per_address
     waits = (limits.receive_idle, limits.receive_total or limits.receive_idle, limits.slow_reader)
     members = {
@@ -403,6 +433,8 @@ def build_connection_class(limits: ConnectionLimits) -> type[ServerConnection]:
         "header_bytes": limits.header_bytes,
         "nap": min(waits),
         "counts": ConnectionCounts(limits) if is_counted else None,
+        "listener": listener,
+        "turned_away": RefusedConnections(listener.tell_connections),
         "__slots__": (),
     }
     return type("LimitedConnection", (ServerConnection,), members)

@@ -9,9 +9,9 @@ from functools import partial
 
 from zstandard import ZstdDecompressor, ZstdError, frame_content_size
 
-from gateway.errors import BadRequest, BodyTooLarge, UnsupportedEncoding
+from gateway.errors import BadRequest, BodyTooLarge, HoldgateError, UnsupportedEncoding
 from gateway.offload import Offload
-from gateway.wire.http_server.request_cycle import JSON
+from gateway.wire.http_server.request_cycle import JSON, REFUSAL
 from gateway.wire.http_server.response import Receive
 
 # What unpacking may take in memory; the library's usual levels stay below.
@@ -38,7 +38,10 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int
 
 
 async def receive_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
-    """Read a JSON body of at most `limit` bytes, as it was sent."""
+    """Read a JSON body of at most `limit` bytes, as it was sent.
+
+    Raises `ClientLeft`, or the error that the client was told when it was given up.
+    """
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != JSON and not kind.endswith(b"+json"):
         raise UnsupportedEncoding("Send the body as JSON, with `content-type: application/json`.")
@@ -52,7 +55,8 @@ async def receive_body(headers: Mapping[bytes, bytes], receive: Receive, limit: 
             raise _too_large(limit)
         if not message.get("more_body"):
             return bytes(body)
-    raise ClientLeft
+    refusal: HoldgateError | None = message.get(REFUSAL)
+    raise refusal or ClientLeft
 
 
 @dataclass(frozen=True, slots=True)

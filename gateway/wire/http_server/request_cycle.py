@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from gateway.errors import Headers
+from gateway.errors import Headers, HoldgateError
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -38,6 +38,8 @@ JSON = b"application/json"
 LARGE = 16 * 1024
 # The name under which a request's scope holds its cycle, for those who know what that is.
 CYCLE = "holdgate.cycle"
+# In the message that says that a client is gone: the error it was told, if that was why.
+REFUSAL = "holdgate.refusal"
 PHRASES = {status.value: status.phrase for status in http.HTTPStatus}
 STATUS_LINES = {s: f"HTTP/1.1 {s} {PHRASES.get(s, '')}\r\n".encode() for s in range(100, 600)}
 TOO_LONG = "The answer is longer than its content-length."
@@ -49,6 +51,8 @@ class Peer(Protocol):
 
     blocked: bool
     """Whether the client does not read what was written."""
+    refusal: HoldgateError | None
+    """What the client was told when its request was given up before it was whole."""
 
     @property
     def always(self) -> bytes:
@@ -214,7 +218,7 @@ class RequestCycle:
             self._peer.read_on()
             await self._wait()
         if self.disconnected or self.ended:
-            return {"type": "http.disconnect"}
+            return {"type": "http.disconnect", REFUSAL: self._peer.refusal}
         body, self._body = self._body, b""
         self._taken = not self.more_body
         return {"type": "http.request", "body": body, "more_body": self.more_body}
