@@ -91,11 +91,13 @@ def machine(tmp_path: Path) -> Machine:
 # What tests run.
 
 BRING = ROOT / "scripts/testing/bring_programs"
+FONT = "chinese.ttc"
 
 
 def have_programs(machine: Machine, *but: str) -> None:
     for name in set(PROGRAMS) - set(but):
         write_program(machine.bin, name)
+    write_program(machine.bin, "fc-list", "" if FONT in but else f"echo {FONT}")
 
 
 def be_user(machine: Machine, number: int) -> None:
@@ -131,6 +133,24 @@ def test_root_on_debian_installs_it_and_says_so(machine: Machine) -> None:
     assert result.returncode == 0
     assert "The tests need jq zsh; installing the packages jq zsh …" in result.stderr
     assert machine.said.read_text() == "update -qq\ninstall -y -qq jq zsh\n"
+
+
+def test_a_chinese_font_is_brought_where_there_is_none(machine: Machine) -> None:
+    have_programs(machine, FONT)
+    be_user(machine, 0)
+    write_program(machine.bin, "apt-get", f'echo "$*" >>{machine.said}')
+    assert machine.run(BRING).returncode == 0
+    assert machine.said.read_text() == "update -qq\ninstall -y -qq fonts-wqy-microhei\n"
+
+
+def test_the_font_of_the_pictures_is_brought_when_it_is_asked_for(machine: Machine) -> None:
+    have_programs(machine)
+    write_program(machine.bin, "fc-list", f'[ "$1" = Inter ] || echo {FONT}')
+    be_user(machine, 1000)
+    assert machine.run(BRING).returncode == 0
+    result = machine.run(BRING, arguments=("Inter",))
+    assert result.returncode == 1
+    assert "sudo apt-get install fonts-inter\n" in result.stderr
 
 
 def test_an_installation_that_fails_is_a_failure(machine: Machine) -> None:
@@ -267,7 +287,15 @@ def test_the_audit_fails_it_only_with_a_known_vulnerability(
 
 @pytest.mark.parametrize(
     "failing",
-    ["ruff*check", "mypy", "coverage*run", "pure-3.12/*pytest", "-n*3", "coverage*report"],
+    [
+        "ruff*check",
+        "mypy",
+        "coverage*run",
+        "pure-3.12/*pytest",
+        "-n*3",
+        "-m?alone",
+        "coverage*report",
+    ],
 )
 @pytest.mark.parametrize("under", [(), ("nohup",)], ids=["alone", "under nohup"])
 def test_every_step_can_fail_it(machine: Machine, failing: str, under: tuple[str, ...]) -> None:

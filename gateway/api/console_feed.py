@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import unquote
 
 import anyio
 import msgspec
@@ -42,10 +43,14 @@ class FeedHello(msgspec.Struct, frozen=True):
 
 
 class FeedBeat(msgspec.Struct, frozen=True):
-    """Sent every five seconds: the time in UTC milliseconds, and how far the feed is."""
+    """Sent after the first state, and every five seconds: all that changed until now was told.
+
+    `now` is the time in UTC milliseconds, `version` how far the feed is.
+    """
 
     now: int
     version: int
+    draining: bool
 
 
 class FeedReset(msgspec.Struct, frozen=True):
@@ -94,7 +99,9 @@ class ConsoleFeedArea:
         owner = self.keys.owner(incoming)
         incoming.owner = owner.name
         viewer = Viewer(owner.name, owner.admin)
-        names = dict.fromkeys(request.query_params.get("topics", "").split(","))
+        given = request.query_params.get("topics", "").split(",")
+        # What a topic is about may hold anything, also a comma.
+        names = dict.fromkeys(unquote(one) for one in given)
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
         reader = self.services.feed.open(viewer, tuple(one for one in names if one), after)
         stream = _FeedStream(self.services, reader, owner, incoming)
@@ -135,28 +142,47 @@ class _FeedStream:
         self.owner = owner
         self._reader = reader
         self._incoming = incoming
-        self._next_beat = services.now() + BEAT_SECONDS
+        self._next_beat = services.now()
+        self._is_draining = services.is_draining()
 
     async def frames(self, wakeup: Wakeup) -> AsyncGenerator[bytes]:
         """Yield events until the gateway leaves, or the key is no longer known."""
         yield self._write_hello()
         while not wakeup.over:
-            for frame in await self._read():
+            frames = await self._read()
+            for frame in frames or ():
                 yield frame
-            if self.services.now() >= self._next_beat:
+            if self._is_beat_due():
                 if not self._is_known():
                     yield _write("bye", FeedBye("signed_out"))
                     return
-                self._next_beat = self.services.now() + BEAT_SECONDS
-                yield _write("beat", FeedBeat(self.services.now_ms(), self.services.feed.version))
+                # A page that hears no beat shows its figures as old: so they are.
+                if frames is not None:
+                    yield self._write_beat()
             with anyio.move_on_after(TICK_SECONDS):
                 await wakeup.wait()
+        # How the last answers ended is known at the next look.
+        await anyio.sleep(TICK_SECONDS)
+        for frame in await self._read() or ():
+            yield frame
         yield _write("bye", FeedBye("draining"))
+
+    def _is_beat_due(self) -> bool:
+        """Whether five seconds passed, or the gateway has just begun to shut down."""
+        began_to_drain = self.services.is_draining() and not self._is_draining
+        return began_to_drain or self.services.now() >= self._next_beat
+
+    def _write_beat(self) -> bytes:
+        services = self.services
+        self._next_beat = services.now() + BEAT_SECONDS
+        self._is_draining = services.is_draining()
+        beat = FeedBeat(services.now_ms(), services.feed.version, self._is_draining)
+        return _write("beat", beat)
 
     def _write_hello(self) -> bytes:
         services = self.services
         hello = FeedHello(
-            self._reader.epoch,
+            services.feed.epoch,
             services.feed.version,
             services.now_ms(),
             services.instance,
@@ -166,12 +192,13 @@ class _FeedStream:
         )
         return _write("hello", hello)
 
-    async def _read(self) -> list[bytes]:
+    async def _read(self) -> list[bytes] | None:
+        """Write what changed; None if that can not be known now."""
         try:
             changes = await self._reader.read()
         except StoreUnavailable:
             # The page keeps what it has; the next look may find the store well.
-            return []
+            return None
         frames = [_write("reset", FeedReset())] if self._reader.take_reset(changes) else []
         if changes:
             frames.append(_write("state", changes, self._reader.place))
@@ -197,7 +224,12 @@ ROUTES = (
         "followConsole",
         ConsoleFeedArea.follow,
         (
-            Parameter("topics", str, "What to follow, separated by commas.", required=True),
+            Parameter(
+                "topics",
+                str,
+                "What to follow, each URL-encoded, separated by commas.",
+                required=True,
+            ),
             Parameter("after", str, "The id of the last `state` event that was received."),
             Parameter("Last-Event-ID", str, "The same; it takes precedence.", "header"),
         ),

@@ -138,7 +138,7 @@ class Viewer:
 
     @property
     def scope(self) -> str | None:
-        """Whose exchanges and jobs they see; None: those of all."""
+        """Whose exchanges, jobs and sessions they see; None: those of all."""
         return None if self.admin else self.name
 
 
@@ -169,7 +169,8 @@ class ConsoleFeed:
     """All topics that are read; readers share what was found."""
 
     def __init__(self, epoch: str, now: Callable[[], float]) -> None:
-        self._epoch = epoch
+        self.epoch = epoch
+        """Which process it is."""
         self._now = now
         self._counter = VersionCounter()
         self._factories: dict[str, SourceFactory] = {}
@@ -195,7 +196,7 @@ class ConsoleFeed:
             self._find_factory(name)
         # Who asks for other topics than before has not read them: that is another epoch.
         mark = crc32("\0".join((viewer.name, *sorted(names))).encode())
-        return FeedReader(self, viewer, names, f"{self._epoch}{mark:08x}", after)
+        return FeedReader(self, viewer, names, f"{self.epoch}{mark:08x}", after)
 
     def _find_factory(self, name: str) -> tuple[SourceFactory, str]:
         kind, colon, about = name.partition(":")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -13,6 +13,7 @@ from gateway.clock.protocol import Clock
 from gateway.console.metrics_history import MetricsHistory, UpstreamCounts, show_quantile
 from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.view import SchedulerStatus
+from gateway.outbox.wakeup import SubscriberLimit
 from gateway.outbox.webhooks import Webhooks
 from gateway.reminders.holds import Holds
 from gateway.reminders.view import NtpView, show_ntp
@@ -61,6 +62,10 @@ class GatewayHealth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     scheduler: SchedulerStatus
     webhooks: Annotated[int, Meta(description="How many are configured.")]
     holds: LimitUse
+    streams: Annotated[
+        dict[str, LimitUse],
+        Meta(description="Streams and waiting requests of the owner who has most, by kind."),
+    ]
     draining: bool
     loop_lag_ms: Annotated[float, Meta(description="The most in the last ten seconds.")]
     rss: int | None
@@ -94,6 +99,22 @@ class StoreProbe:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitSources:
+    """Who knows how much of each limit is in use."""
+
+    holds: Holds
+    streams: Mapping[str, SubscriberLimit]
+
+    def show_holds(self) -> LimitUse:
+        """Return how many answers of the process are held."""
+        return LimitUse(len(self.holds), self.holds.most)
+
+    def show_streams(self) -> dict[str, LimitUse]:
+        """Return how much is used by the owner who uses most."""
+        return {name: LimitUse(one.most_taken, one.most) for name, one in self.streams.items()}
+
+
+@dataclass(frozen=True, slots=True)
 class HealthReader:
     """Reads how the gateway is; the console's feed and its page ask the same."""
 
@@ -103,7 +124,7 @@ class HealthReader:
     clock: Clock
     scheduler: Callable[[], SchedulerStatus]
     webhooks: Webhooks
-    holds: Holds
+    limits: LimitSources
     started_at: float
 
     async def read(self) -> GatewayHealth:
@@ -118,7 +139,8 @@ class HealthReader:
             ntp=show_ntp(self.clock.ntp),
             scheduler=self.scheduler(),
             webhooks=len(self.webhooks.hooks),
-            holds=LimitUse(len(self.holds), self.holds.most),
+            holds=self.limits.show_holds(),
+            streams=self.limits.show_streams(),
             draining=self.exchanges.draining,
             loop_lag_ms=round(latest.loop_lag_ms, 1),
             rss=latest.rss,

@@ -1,41 +1,34 @@
 """The live exchanges, and those that ended lately: what the console lists and opens.
 
-Nothing is told while exchanges go on: whoever looks reads them. Only an exchange that ends is
-handed over, with its trail.
+Nothing is told while exchanges go on: whoever looks reads them. Only an exchange that ends hands
+its trail over.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import NoReturn, Protocol
 
 import anyio
 import anyio.lowlevel
 
+from gateway.console.trail_ring import MOST_ENDED, TrailRing
 from gateway.console.trail_view import LIVE, ExchangeRow, ExchangeView, show_row, show_trail
 from gateway.errors import HoldgateError
 from gateway.exchange.exchange_totals import ExchangeTotals, TotalsTable
 from gateway.exchange.machine import Exchange, State
 from gateway.exchange.model import ExchangeInfo
 from gateway.exchange.observer import ExchangeEnded
-from gateway.exchange.trail import LONGEST_NAME, Trail
+from gateway.exchange.trail import Trail
 
-# Each is a few dozen objects. Of 2,000, as many as there should be, a request would find the
-# processor's caches full, which made a JSON answer 6 % dearer; they have to become smaller first.
-MOST_ENDED = 256
-MOST_LARGE_BYTES = 2 * 1024 * 1024
 MOST_LIVE_ROWS = 2000
 SAMPLE_SECONDS = 1.0
 MINUTE = 60.0
 MINUTES = 60
 # So many live exchanges are sampled before others have a turn.
 BATCH = 500
-# A plain exchange has fewer.
-FEW_STEPS = 8
 EndCounts = dict[tuple[str, State], int]
 
 
@@ -53,6 +46,10 @@ class RunningExchange(Protocol):
     @property
     def exchange(self) -> Exchange:
         """The machine that decides."""
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes of upstreams' answers were read so far."""
 
     def sum_up(self, now: float) -> ExchangeEnded:
         """Say how it went until now."""
@@ -131,18 +128,15 @@ class LiveBoard:
         self._live = live
         self._now = now
         self._now_ms = now_ms
-        self._ended: deque[Trail] = deque(maxlen=MOST_ENDED)
-        self.ended_count = 0
-        """How many ended since the process began."""
-        self._large: deque[tuple[Trail, int]] = deque()
-        self._large_bytes = 0
+        self.ended = TrailRing(now, now_ms)
+        """Those that ended."""
         self._minutes: deque[EndCounts] = deque([{}], MINUTES)
         self._next_minute = now() + MINUTE
         self._hand_over = totals.hand_over
         totals.add_taker(self.take_totals)
 
     def __repr__(self) -> str:
-        return f"<LiveBoard {len(self._live)} live, {len(self._ended)} ended>"
+        return f"<LiveBoard {len(self._live)} live, {self.ended.count} ended>"
 
     @property
     def live_count(self) -> int:
@@ -150,16 +144,6 @@ class LiveBoard:
         return len(self._live)
 
     # What exchanges tell.
-
-    def keep(self, trail: Trail) -> None:
-        """Keep a trail whose exchange has ended."""
-        self._ended.append(trail)
-        self.ended_count += 1
-        ended = trail.ended
-        if ended is not None and len(ended.info.model) > LONGEST_NAME:
-            trail.shorten_names()
-        if trail.marks is not None or len(trail.steps) > FEW_STEPS:
-            self._keep_large(trail)
 
     def take_totals(self, hour_ms: int, table: TotalsTable) -> None:
         """Take over how many exchanges ended, and how."""
@@ -169,17 +153,6 @@ class LiveBoard:
         for (owner, _, _), totals in table.items():
             for (state, _), count in totals.ended.items():
                 minute[owner, state] = minute.get((owner, state), 0) + count
-
-    def _keep_large(self, trail: Trail) -> None:
-        """Keep one with much in it; of the oldest of these, all but the summary is let go."""
-        trail.pack()
-        size = measure_trail(trail)
-        self._large.append((trail, size))
-        self._large_bytes += size
-        while self._large_bytes > MOST_LARGE_BYTES or len(self._large) > MOST_ENDED:
-            oldest, freed = self._large.popleft()
-            self._large_bytes -= freed
-            oldest.reduce()
 
     def _turn_minutes(self) -> None:
         missed = int((self._now() - self._next_minute) // MINUTE) + 1
@@ -223,10 +196,11 @@ class LiveBoard:
         self._date(trail)
         return FoundExchange(trail, runner.sum_up(self._now()), runner)
 
-    def list_ended(self, owner: str | None, newest: int = MOST_ENDED) -> Iterable[FoundExchange]:
-        """Yield those of the newest that ended which an owner may see, the newest first."""
-        for trail in islice(reversed(self._ended), newest):
-            self._date(trail)
+    def list_ended(
+        self, owner: str | None, newest: int = MOST_ENDED, name: str = ""
+    ) -> Iterator[FoundExchange]:
+        """Yield those that ended which an owner may see, the last first; see `TrailRing.read`."""
+        for trail in self.ended.read(newest, name):
             ended = trail.ended
             if ended is not None and (owner is None or ended.info.owner == owner):
                 yield FoundExchange(trail, ended)
@@ -252,7 +226,7 @@ class LiveBoard:
                 newest = self.sum_up(runner, trail)
                 if name == runner.info.exchange_id:
                     return newest
-        for found in self.list_ended(owner):
+        for found in self.list_ended(owner, name=name):
             if name == found.summed.info.exchange_id:
                 return found
             if newest is None and name == found.summed.info.request_id:
@@ -277,9 +251,3 @@ class LiveBoard:
             for runner in runners[place : place + BATCH]:
                 runner.sample(now)
             await anyio.lowlevel.checkpoint()
-
-
-def measure_trail(trail: Trail) -> int:
-    """Return how many bytes a packed trail takes, without its summary."""
-    parts = (trail.marks, trail.names, trail.flows, trail.beats, trail.message)
-    return sum(map(sys.getsizeof, (trail, *filter(None, parts), *(trail.flows or ()))))

@@ -25,7 +25,7 @@ STEPS_IN_MINUTE = 6
 MINUTES_IN_DAY = 1440
 # Of how many steps the latest figures of upstreams are: five minutes.
 LATEST_STEPS = 30
-LIVE_STATES = (State.OPENING, State.RELAYING, State.TOOLING, State.HOLDING)
+LIVE_STATES = (State.OPENING, State.RELAYING, State.TOOLING, State.HOLDING, State.CLOSING)
 Window = Literal["hour", "day"]
 
 

@@ -61,6 +61,7 @@ class ComingEvent(msgspec.Struct, frozen=True):
     name: str
     session: str
     id: str
+    owner: str
 
 
 class SummaryView(msgspec.Struct, frozen=True):
@@ -133,7 +134,12 @@ class Overview:
                 own = key.owner == viewer.name
                 found += [
                     ComingEvent(
-                        "reminder", one.due_ms, one.text if own else "", key.session, one.id
+                        "reminder",
+                        one.due_ms,
+                        one.text if own else "",
+                        key.session,
+                        one.id,
+                        key.owner,
                     )
                     for one in await reminders.list_undelivered(key.owner, key.session)
                     if one.due_ms >= now_ms
@@ -143,7 +149,9 @@ class Overview:
     def _list_jobs(self) -> Iterable[ComingEvent]:
         for job in self._jobs:
             if job.enabled and job.next_run_ms is not None:
-                yield ComingEvent("job", job.next_run_ms, job.name, job.session_id, job.job_id)
+                yield ComingEvent(
+                    "job", job.next_run_ms, job.name, job.session_id, job.job_id, job.user_id
+                )
 
     def _list_holds(self) -> Iterable[ComingEvent]:
         board = self._sources.board
@@ -152,7 +160,7 @@ class Overview:
                 row = board.sum_up(runner, trail).show_row()
                 if row.until is not None:
                     session = row.session or ""
-                    yield ComingEvent("hold", row.until, session, session, row.id)
+                    yield ComingEvent("hold", row.until, session, session, row.id, row.owner)
 
     def _list_needs(self) -> Iterable[Need]:
         sources = self._sources
@@ -178,7 +186,8 @@ def _judge_job(job: Job) -> Iterable[Need]:
     elif job.enabled and count:
         yield Need("job_failing", job.job_id, job.name, count=count, until=job.next_run_ms, at=last)
     elif job.last_status == "missed":
-        yield Need("missed", job.job_id, job.name, at=last)
+        # A row that an earlier version wrote has no number.
+        yield Need("missed", job.job_id, job.name, count=job.last_missed or None, at=last)
 
 
 def _find_cooling(exchanges: LiveExchanges, now_ms: int) -> Iterable[tuple[str, int]]:

@@ -15,6 +15,7 @@ from gateway.exchange.observer import ExchangeEnded
 from gateway.exchange.trail import (
     HELD,
     HOLD_ENDED,
+    RESULT,
     ROUTE_FAILED,
     SIZES,
     SPLICED,
@@ -210,7 +211,7 @@ class TrailReader:
         if before == State.TOOLING:
             names = {tool.name for tool in self.tools if tool.turn == len(self.turns)}
             return "clock" if names == {CLOCK} else "tool"
-        return "reminder"
+        return "result" if self.holds and self.holds[-1].outcome == RESULT else "reminder"
 
     def _open_turn(self, at: int, why: Why) -> None:
         turn = TurnTrail(len(self.turns) + 1, why, self._round, tries=[RouteTry(at, "")], flow=[])

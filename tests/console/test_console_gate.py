@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import time
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 import anyio
 import pytest
 
-from gateway.clock import SystemClock
-from tests.clock.holding import SECOND, Act, acting, room, says, schedules
-from tests.console.words import FeedPage, fetch_json, post
+from gateway.clock import ManualClock, SystemClock
+from tests.clock.holding import HOUR, NOW, SECOND, Act, acting, remind, room, says, schedules
+from tests.console.calm import play_when_calm
+from tests.console.words import FeedPage, collect_trails, fetch_json, list_settled, post
 from tests.gateway.wire import (
     DONE,
     chat,
@@ -70,18 +72,27 @@ def near(found: list[int], begun: float, moments: list[float]) -> bool:
 
 
 async def wait_for_row(gate: Running, **members: Any) -> Any:
-    """Wait until the newest exchange is so."""
-    while True:
-        rows = (await fetch_json(gate, "exchanges?limit=1"))["exchanges"]
-        if rows and all(rows[0][name] == value for name, value in members.items()):
-            return rows[0]
-        await anyio.sleep(0.01)
+    """Wait until the newest exchange is so; the feed tells when to look again."""
+    news = await FeedPage.open(gate, "live")
+    try:
+        while True:
+            rows = (await fetch_json(gate, "exchanges?limit=1"))["exchanges"]
+            if rows and all(rows[0][name] == value for name, value in members.items()):
+                return rows[0]
+            await news.read()
+    finally:
+        news.leave()
 
 
 class TestOneAnswerOverItsTurns:
     """A route that refuses, a call of the clock, a hold, and two stop messages."""
 
+    @pytest.mark.alone
     async def test_every_mark_is_where_the_logs_say_and_live_equals_afterwards(self) -> None:
+        await play_when_calm(self.play)
+
+    async def play(self, _time: int) -> None:
+        """Ask once, and compare what is told with what was written down."""
         diary = Diary()
         acts = (schedules(1 * SECOND), says("I will."), says("One."), says("Two."), says("Tea."))
         model = diary.story(*acts)
@@ -89,9 +100,13 @@ class TestOneAnswerOverItsTurns:
             begun = time.monotonic()
             client = await gate.start(talk(TWICE), SESSION, "x-request-id: tea")
             page = await FeedPage.open(gate, "exchange:tea,live,summary")
-            live = await page.until("exchange:tea", "trail", state="holding")
-            answer = await client.answer()
-            ended = time.monotonic()
+            snapshots: list[Any] = []
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(collect_trails, gate, "tea", snapshots)
+                live = await page.until("exchange:tea", "trail", state="holding")
+                answer = await client.answer()
+                ended = time.monotonic()
+                tasks.cancel_scope.cancel()
             seen = await page.until("exchange:tea", "trail", state="done")
             view = await fetch_json(gate, "exchanges/tea")
             page.leave()
@@ -129,8 +144,9 @@ class TestOneAnswerOverItsTurns:
             + ["holding", "opening", "relaying", "closing", "done"]
         )
         # What was shown live was true: it is the beginning of what is shown now.
-        assert view["states"][: len(live["states"])] == live["states"]
-        assert view["turns"][:1] == live["turns"][:1]
+        for shown in (live, *snapshots):
+            assert list_settled(shown) <= list_settled(view)
+        assert len({shown["version"] for shown in snapshots}) >= 4
         assert live["holds"][0]["until"] == hold["until"]
         assert "drink tea" not in json.dumps(view)
 
@@ -217,15 +233,20 @@ class TestByHand:
 
 
 async def test_bytes_and_heartbeats_of_a_slow_answer_are_sampled() -> None:
+    is_beaten = anyio.Event()
+
     async def slow(peer: Peer) -> None:
         await peer.request()
         await peer.send(CHUNKED, chunk(text("a")))
-        await anyio.sleep(0.5)
+        await is_beaten.wait()
         await peer.send(chunk(text("b") + event({}, "stop") + DONE), LAST)
 
     async with in_process(slow, server__keepalive_ms=100) as gate:
         client = await gate.start(chat(stream=True), "x-request-id: slow")
         page = await FeedPage.open(gate, "exchange:slow")
+        while not (await page.until("exchange:slow", "trail"))["beats"]:
+            await page.read()
+        is_beaten.set()
         view = await page.until("exchange:slow", "trail", state="done")
         answer = await client.answer()
         page.leave()
@@ -345,6 +366,35 @@ class TestTheStream:
                 answer = await gate.fetch(get(f"/api/console/feed?topics={topics}"))
                 assert answer.status == 400
 
+    async def test_what_a_topic_is_about_may_hold_a_comma(self) -> None:
+        async with in_process(None) as gate:
+            page = await FeedPage.open(gate, "session:a%252Cb,live")
+            while not page.place:
+                await page.read()
+            assert page.rows.keys() == {"session:a,b", "live"}
+            page.leave()
+
+    async def test_an_admin_follows_the_sessions_of_all_others_only_their_own(self) -> None:
+        tables = {"keys": keys("ann", "bob", "root", admin="root")}
+        async with in_process(streaming(turn("hi")), tables=tables, clock=ManualClock(NOW)) as gate:
+            await remind(gate, HOUR, "secret", quote("teas, 100%"), key("ann"))
+            bob = await FeedPage.open(gate, "sessions", key("bob"))
+            root = await FeedPage.open(gate, "sessions", key("root"))
+            row = await root.until("sessions", "ann\nteas, 100%", reminders=1)
+            assert (row["owner"], row["sessionId"]) == ("ann", "teas, 100%")
+            assert "secret" not in json.dumps(root.events)
+            while not bob.place:
+                await bob.read()
+            assert bob.rows["sessions"] == {}
+
+    async def test_the_name_of_a_session_may_have_commas(self) -> None:
+        async with in_process(None, clock=ManualClock(NOW)) as gate:
+            page = await FeedPage.open(gate, "summary,session:tea%252C%20100%2525")
+            first = await page.until("session:tea, 100%", "changed")
+            await remind(gate, HOUR, "drink tea", quote("tea, 100%"))
+            while page.rows["session:tea, 100%"]["changed"] == first:
+                await page.read()
+
     async def test_a_job_that_is_added_is_shown(self) -> None:
         async with in_process(streaming(turn("hi"))) as gate:
             page = await FeedPage.open(gate, "jobs,summary")
@@ -358,6 +408,21 @@ class TestTheStream:
                 await page.read()
             (coming,) = page.rows["summary"]["all"]["coming"]
             assert (coming["kind"], coming["name"], coming["id"]) == ("job", "Tea", job)
+
+    async def test_a_job_is_shown_with_its_last_runs(self) -> None:
+        """They were in the list over HTTP, and vanished when the feed told of the same job."""
+        tables = {"agents": [{"id": "helper", "model": "m"}]}
+        async with in_process(acting(says("fine")), tables=tables) as gate:
+            kind = "content-type: application/json"
+            wish = {"agent_id": "helper", "message": "x", "schedule_text": "hourly"}
+            body = json.dumps(wish).encode()
+            added = await gate.fetch(request("POST", "/api/cron/add", kind, body=body))
+            job = added.json["data"]["job"]["job_id"]
+            page = await FeedPage.open(gate, f"jobs,job:{job}")
+            named = json.dumps({"job_id": job}).encode()
+            await gate.fetch(request("POST", "/api/cron/run", kind, body=named))
+            await page.until("jobs", job, last_runs=["ok"])
+            await page.until(f"job:{job}", "job", last_runs=["ok"])
 
 
 async def test_what_an_agent_and_a_job_ask_is_named() -> None:

@@ -160,6 +160,9 @@ async def test_health_of_all_the_rest(store_url: str) -> None:
         assert health["scheduler"]["state"] == "running"
         assert (health["webhooks"], health["draining"]) == (0, False)
         assert health["holds"] == {"used": 0, "max": gate.gateway.holds.most}
+        most = {name: use["max"] for name, use in health["streams"].items()}
+        assert most == {"console": 20, "events": 20, "inbox": 100}
+        assert [use["used"] for use in health["streams"].values()] == [0, 0, 0]
         assert health["version"] == __version__
         assert health["rss"] > 1_000_000 < health["started_at"]
         assert health["descriptors"] > 3

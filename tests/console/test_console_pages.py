@@ -23,6 +23,7 @@ WORDS = {
     for language in ("en", "zh")
 }
 PLACES = {"": "live"}
+SOON = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,67 @@ async def test_the_first_minute(gate: GatewayProcess, chromium: Chromium) -> Non
         assert [hold["outcome"] for hold in trail["holds"]] == ["by_hand"]
 
 
+TRIED = {"hold": "holding", "go-on": "done", "job": "done", "break": "failed"}
+
+
+async def test_all_four_of_try_it_happen_and_open(gate: GatewayProcess, chromium: Chromium) -> None:
+    """In both languages at the same time: a job fires, a stop message goes on twice, an answer breaks."""
+    async with (
+        chromium.open(f"{gate.url}/console/") as english,
+        chromium.open(f"{gate.url}/console/", language="zh") as chinese,
+    ):
+        tabs = {"en": english.page, "zh": chinese.page}
+        for language, page in tabs.items():
+            await page.get_by_role("button", name=WORDS[language]["live.try_all"]).click()
+            # A list that is pointed at stands still.
+            await page.mouse.move(0, 0)
+        for language, page in tabs.items():
+            words = WORDS[language]
+            hold, go_on, job, broken = await page.locator(".try-status").all()
+            await expect(hold).to_contain_text(words["state.holding"], timeout=SOON)
+            await expect(hold.get_by_role("timer")).to_be_visible()
+            await expect(go_on).to_contain_text(words["state.done"], timeout=SOON)
+            await expect(broken).to_contain_text(words["state.failed"], timeout=SOON)
+            await expect(job).to_contain_text(words["state.done"], timeout=SOON)
+            links = [
+                await one.get_by_role("link").get_attribute("href")
+                for one in (hold, go_on, job, broken)
+            ]
+            trails = [await open_trail(page, gate, str(link), words) for link in links]
+            sessions = [trail["session"] for trail in trails]
+            for session, name in zip(sessions, TRIED, strict=True):
+                assert session.startswith(f"try-{name}-")
+            assert [turn["round"] for turn in trails[1]["turns"]] == [None, [1, 2], [2, 2]]
+            assert (trails[2]["kind"], trails[2]["state"]) == ("job", "done")
+            assert trails[3]["state"] == "failed"
+            assert trails[0]["holds"][0]["until"] - trails[0]["holds"][0]["at"] <= 20_000
+
+
+async def open_trail(page: Page, gate: GatewayProcess, link: str, words: dict[str, str]) -> Any:
+    """Open an exchange's page by its link, see it told, and return its trail."""
+    await page.goto(f"{gate.url}{link}")
+    trail = await fetch(page, f"{gate.url}/api/console/exchanges/{link.partition('id=')[2]}")
+    await expect(page.get_by_role("heading", level=1)).to_have_text(trail["session"])
+    await expect(page.locator(".head .pill")).to_contain_text(words[f"state.{trail['state']}"])
+    await expect(page.locator(".story li").first).to_be_visible()
+    return trail
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+async def test_a_scheduler_that_is_off_is_said_once(
+    tmp_path: Path, chromium: Chromium, language: str
+) -> None:
+    words = WORDS[language]
+    off = {"ROUTECODEX_CLOCK_NTP": "off", "HOLDGATE_CRON__ENABLED": "false"}
+    with as_process(tmp_path, off) as gate:
+        async with chromium.open(f"{gate.url}/console/", language=language) as tab:
+            needs = tab.page.locator(".hero > :nth-child(2)")
+            await expect(needs).to_contain_text(words["live.need_scheduler_off"])
+            await tab.page.goto(f"{gate.url}/console/jobs")
+            banner = tab.page.locator(".job-banner")
+            await expect(banner).to_have_text(words["jobs.scheduler_off"])
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 async def test_a_job_is_made_with_a_preview_and_run(
     gate: GatewayProcess, chromium: Chromium, language: str
@@ -96,6 +158,8 @@ async def test_a_job_is_made_with_a_preview_and_run(
         await dialog.get_by_role("button", name=words["frame.save"]).click()
         row = page.get_by_role("row").filter(has_text=name)
         await expect(row).to_contain_text("18:30")
+        # The new job opens beside the list, which makes room for it: only then do rows stand still.
+        await expect(page.get_by_role("region", name=words["job.title"])).to_be_visible()
         await row.get_by_role("button", name=words["jobs.run_named"].format(name=name)).click()
         await expect(row).to_contain_text(words["job.run_ok"], timeout=15_000)
         listed = (await fetch(page, f"{gate.url}/api/cron/list"))["data"]["jobs"]

@@ -8,7 +8,6 @@ from array import array
 
 import pytest
 
-from gateway.console.live_board import measure_trail
 from gateway.console.trail_view import ExchangeView, show_row, show_trail
 from gateway.errors import UpstreamTimeout
 from gateway.exchange.events import HoldEnded, ReminderDue, RouteFailed
@@ -16,6 +15,7 @@ from gateway.exchange.machine import State
 from gateway.exchange.model import RequestSource, Route, Stop, ToolCall, Usage
 from gateway.exchange.observer import (
     HeldUntil,
+    HoldMoved,
     Spliced,
     StopMessageFired,
     ToolReturned,
@@ -120,6 +120,19 @@ def test_a_live_hold_has_an_end_to_come() -> None:
     assert show_row(trail, summed).until == 1_062_410
 
 
+def test_a_hold_that_moved_shows_its_new_end_and_takes_no_more_memory() -> None:
+    trail = held_trail()
+    trail.begun_at = 1_000_000
+    size, version = len(trail.marks or b""), trail.version
+    trail.observe(3.41, HoldMoved(1_700_000_091_000, 1_700_000_001_000))
+    trail.observe(4.41, HoldMoved(1_700_000_032_000, 1_700_000_002_000))
+    summed = ended_of(State.HOLDING, turns=2, tries=3, seconds=5.0)
+    (hold,) = show_trail(trail, summed).holds
+    assert (hold.at, hold.until, hold.ended) == (2410, 34410, None)
+    assert show_row(trail, summed).until == 1_034_410
+    assert (len(trail.marks or b""), trail.version) == (size, version + 2)
+
+
 def test_a_hold_whose_client_leaves_says_so() -> None:
     trail = held_trail()
     trail.steps.append((5.0, State.GONE))
@@ -190,8 +203,10 @@ def test_a_held_exchange_takes_600_bytes() -> None:
     for beat in range(6):
         trail.note_beat(12.5 + 10 * beat)
     assert trail.steps == []
-    # The list of steps is empty, and all names are somebody else's.
-    assert measure_trail(trail) + sys.getsizeof(trail.steps) <= 600
+    # All names are somebody else's.
+    parts = (trail.marks, trail.names, trail.beats, trail.message)
+    held = (trail, trail.steps, *filter(None, parts), *(trail.flows or ()))
+    assert sum(map(sys.getsizeof, held)) <= 600
 
 
 def test_a_step_takes_2_microseconds() -> None:
@@ -205,3 +220,16 @@ def test_a_step_takes_2_microseconds() -> None:
             trail.observe(at, HoldEnded("limit"))
         best = min(best, (time.perf_counter() - begun) / 2000)
     assert best <= 2e-6
+
+
+def test_what_was_sent_before_a_turn_is_opened_is_no_heartbeat() -> None:
+    trail = Trail(RequestSource("/v1/chat/completions"), 0.0)
+    trail.steps.append((0.4, State.RELAYING))
+    trail.steps.append((0.6, TURN_ENDED, Stop.TOOL_CALLS, 300, USAGE, ROUTE))
+    trail.steps.append((0.61, State.TOOLING))
+    trail.steps.append((0.62, State.OPENING))
+    for is_packed in (False, True):
+        if is_packed:
+            trail.pack()
+        assert not trail.is_later(0.6, State.OPENING)
+        assert trail.is_later(0.9, State.OPENING)

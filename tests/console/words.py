@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import anyio
+
 from gateway.exchange.machine import State
 from gateway.exchange.model import ExchangeInfo, RequestSource, Route, Stop, Usage
 from gateway.exchange.observer import ExchangeEnded
@@ -60,6 +62,27 @@ async def fetch_json(gate: Running, path: str, *headers: str) -> Any:
     assert answer.status == 200, answer.body
     assert answer.headers["cache-control"] == "no-store"
     return answer.json
+
+
+async def collect_trails(gate: Running, ident: str, found: list[Any]) -> None:
+    """Ask for a trail again and again, for ever."""
+    while True:
+        found.append(await fetch_json(gate, f"exchanges/{ident}"))
+        await anyio.sleep(0.03)
+
+
+def list_settled(trail: Any) -> set[str]:
+    """Return what a trail tells of things that are over, each as a text; none of it may change later."""
+    found = [("state", place, *state) for place, state in enumerate(trail["states"])]
+    for turn in trail["turns"]:
+        n = turn["n"]
+        found.append(("turn", n, turn["why"], turn["round"]))
+        found += [("try", n, one) for one in turn["tries"] if one["ended"] is not None]
+        found += [("first", n, turn["first"])] if turn["first"] is not None else []
+        found += [("ended", n, turn["ended"], turn["stop"])] if turn["ended"] is not None else []
+    found += [("tool", one) for one in trail["tools"] if one["ms"] is not None]
+    found += [("hold", one["turn"], one["at"], one["until"]) for one in trail["holds"]]
+    return {json.dumps(one) for one in found}
 
 
 async def post(gate: Running, path: str, *headers: str) -> Answer:

@@ -1,36 +1,17 @@
 // The console starts here: who am I, words, theme, frame, router, feed.
-//
-// How a page is written: pages/NAME.js exports `createPage(app)`, which returns
-//   { topics(query), mount(main, query), update(change), leave() }
-// - topics(query): the feed topics it watches (besides `summary`, which the frame watches). Optional.
-// - mount(main, query): fills `main`. query is the URLSearchParams of the address. Draw at once from
-//   `app.store`; until `app.store.has(topic)`, show `loading()` of parts/empty.js.
-// - update(change): change.topics (a Set: rows of these changed), change.query (the new query, if the
-//   address of the same page changed), change.tick (a second passed). Write only what changed.
-// - leave(): ends its own requests and lists. The frame clears `main` and the page's keys.
-// A change of language or zone leaves and mounts the page again.
-//
-// What a page uses:
-//   app.me, app.store.rows(topic) (Map key → row), app.store.row(topic, key), app.store.has(topic)
-//   app.keys.setPage([{ key, say, run }]), app.setEditing(true | false): no reload while true
-//   h.js: h, fill, setText, setAttribute, icon          words.js: say, sayCount, sayOr
-//   api.js: get, post, remove, stream, ApiError          router.js: href, go, setQuery
-//   times.js: now, showTime, showDuration, moving(…) …   parts/: list, state, dialog, toast, menu, empty
-//   parts/list.js: new List({ columns, key, … }); it sets the rows' heights, pages.css only the columns of
-//   `.w-line` (on phones as a card); parts/rows.js has the columns of exchanges for any page
-//   figures that must turn grey when they are not live carry the class `dims`
-// Rules: text is only ever text; no style attributes; every word stands in both words files.
-import { call, get, onSignedOut } from "./api.js";
+// docs/contributing.md says how a page is written.
+import { call, get, onSignedOut, stream } from "./api.js";
 import { Feed } from "./feed.js";
 import { Frame } from "./frame.js";
+import { loadStyle } from "./h.js";
 import { Keys } from "./keys.js";
-import { failure } from "./parts/empty.js";
-import { toast, toastError } from "./parts/toast.js";
+import { failure, retryAll } from "./parts/empty.js";
+import { toastError } from "./parts/toast.js";
 import { go, readAddress, startRouter } from "./router.js";
 import { applyTheme, readLanguage, writeSetting } from "./settings.js";
 import { Store } from "./store.js";
-import { noteServerTime, noteServerZone, now, startTicking } from "./times.js";
-import { loadWords, say } from "./words.js";
+import { noteServerTime, noteServerZone, serverNow, startTicking } from "./times.js";
+import { loadWords } from "./words.js";
 
 const PAGES = {
   live: () => import("./pages/live.js"),
@@ -45,6 +26,13 @@ const PAGES = {
   sign_in: () => import("./pages/sign_in.js"),
 };
 
+// Each page has the style sheets of its kind; those that show exchanges have the others.
+const STYLES = { tools: ["health"], health: ["drawings", "health"], jobs: ["jobs"], job: ["jobs"] };
+const OTHERS = ["drawings", "exchanges"];
+
+const LONGEST_TOPIC = 300;
+const JOIN_AGAIN = 2000;
+
 class App {
   me = null;
   store = new Store((topics) => this.#tell({ topics }));
@@ -58,15 +46,18 @@ class App {
   #status = { name: "connecting" };
   #editing = false;
   #reloads = false;
+  #joins = 0;
+  #hadFocus = false;
 
   async start() {
     applyTheme();
     await loadWords(readLanguage());
     onSignedOut(() => this.#showSignIn());
+    document.addEventListener("focusin", () => (this.#hadFocus = true));
     startRouter(() => this.#open());
     startTicking(() => this.#frame?.isStale() || this.#tell({ tick: true }));
     this.#feed = new Feed({
-      state: (state) => this.store.apply(state),
+      state: (state) => this.#take(state),
       beat: (at) => this.#beat(at),
       hello: (hello) => this.#greet(hello),
       status: (status) => this.#setStatus(status),
@@ -79,12 +70,19 @@ class App {
     try {
       this.me = await get("/api/console/me");
     } catch (error) {
-      if (error.status !== 401) document.body.replaceChildren(failure(error, () => this.join()));
+      if (error.status !== 401) this.#joinLater(error);
       return;
     }
+    clearTimeout(this.#joins);
     noteServerTime(this.me.now);
     noteServerZone(this.me.zone);
     this.redraw();
+  }
+
+  #joinLater(error) {
+    clearTimeout(this.#joins);
+    this.#joins = setTimeout(() => this.join(), JOIN_AGAIN);
+    document.body.replaceChildren(failure(error, () => this.join()));
   }
 
   /** Draws frame and page anew: the language or the zone changed, or somebody signed in. */
@@ -93,7 +91,7 @@ class App {
     this.#page = null;
     this.#frame = new Frame(this);
     document.body.replaceChildren(this.#frame.node);
-    this.#frame.setStatus(this.#status, this.#heardAt);
+    this.#showStatus();
     const summary = this.store.row("summary", "all");
     if (summary) this.#frame.setCounts(summary);
     this.#open();
@@ -122,15 +120,15 @@ class App {
     if (this.#page && page === this.#name) {
       this.#watch(query);
       this.#page.update?.({ topics: new Set(), query });
-      return;
+      return this.#keepFocus();
     }
     this.#name = page;
     this.#page?.leave?.();
     this.#page = null;
     this.keys.setPage([]);
     const frame = this.#frame;
-    const made = await PAGES[page]().then(
-      (module) => module.createPage(this),
+    const made = await Promise.all([PAGES[page](), ...(STYLES[page] ?? OTHERS).map(loadStyle)]).then(
+      ([module]) => module.createPage(this),
       (error) => this.#failPage(error),
     );
     if (!made) return;
@@ -141,19 +139,34 @@ class App {
     frame.main.replaceChildren();
     scrollTo(0, 0);
     made.mount(frame.main, readAddress().query);
-    if (document.activeElement === document.body || !document.activeElement?.isConnected)
-      frame.main.focus({ preventScroll: true });
+    this.#keepFocus();
   }
 
-  // Most likely the server has other files by now.
-  #failPage(error) {
-    this.#frame?.main.replaceChildren(failure(error, () => location.reload()));
-    return null;
+  // What had the focus is gone: then the page has it, so that keys go on from there. Before anything had
+  // it, the first Tab leads to the link that skips the rail.
+  #keepFocus() {
+    if (this.#hadFocus && document.activeElement === document.body) this.#frame?.main.focus({ preventScroll: true });
+  }
+
+  // The server is away, or has other files by now. Browsers do not load a module again that failed once.
+  async #failPage(error) {
+    const frame = this.#frame;
+    const name = this.#name;
+    const wasStale = frame?.isStale();
+    const found = await this.#hasOtherFiles().catch((reason) => reason);
+    // Also if the line came back just now: nothing tells of it once more.
+    if (found === true || (found === false && wasStale)) return location.reload();
+    if (frame !== this.#frame || name !== this.#name) return;
+    this.#name = "";
+    frame.setPage(name);
+    const retry = () => this.#hasOtherFiles().then(() => location.reload(), toastError);
+    frame.main.replaceChildren(failure(found || error, retry));
   }
 
   #watch(query) {
     const topics = ["summary", ...(this.#page.topics?.(query) ?? [])];
-    const unique = [...new Set(topics)];
+    // An address may name anything: what can be no topic is not asked for, the page says the rest.
+    const unique = [...new Set(topics)].filter((one) => one.length <= LONGEST_TOPIC && !/^\w+:$/.test(one));
     this.store.keep(unique);
     this.#feed.watch(unique);
   }
@@ -178,6 +191,12 @@ class App {
       if (summary) this.#frame?.setCounts(summary);
     }
     this.#page?.update?.({ topics: new Set(), ...change });
+    this.#keepFocus();
+  }
+
+  #take(state) {
+    this.#heardAt = serverNow();
+    this.store.apply(state);
   }
 
   #beat(at) {
@@ -185,29 +204,47 @@ class App {
     this.#heardAt = at;
   }
 
+  #takeBack() {
+    retryAll();
+    this.#tell({ back: true });
+  }
+
   #greet(hello) {
+    noteServerTime(hello.now, true);
+    this.#heardAt = hello.now;
     if (this.#epoch && this.#epoch !== hello.epoch) this.#checkVersion();
     this.#epoch = hello.epoch;
+    if (this.#frame?.isStale()) queueMicrotask(() => this.#takeBack());
   }
 
   // The server began anew: its files may be others than ours.
   async #checkVersion() {
-    const index = await fetch("/console/", { cache: "no-store" }).then(
-      (answer) => answer.text(),
-      () => "",
-    );
-    const base = new URL("./", import.meta.url).pathname;
-    if (!index || index.includes(base)) return;
-    this.#reloads = true;
-    if (this.#editing) toast(say("frame.why_new_version"), { seconds: 30 });
+    this.#reloads = await this.#hasOtherFiles().catch(() => false);
+    if (!this.#reloads) return;
+    if (this.#editing) this.#setStatus(this.#status, true);
     else location.reload();
   }
 
-  #setStatus(status) {
-    if (status.name === this.#status.name && !status.retryAt) return;
+  // Anything else than our own page may be the answer of a proxy.
+  async #hasOtherFiles() {
+    const index = await stream("GET", "/console/").then((answer) => answer.text());
+    const base = new URL("./", import.meta.url).pathname;
+    return index.includes(base.replace(/[^/]+\/$/, "")) && !index.includes(base);
+  }
+
+  #setStatus(status, force = false) {
+    if (status.name === this.#status.name && status.stale === this.#status.stale && !status.retryAt && !force) return;
     this.#status = status;
     if (status.name === "sign_in") this.#showSignIn();
-    this.#frame?.setStatus(status, this.#heardAt || now());
+    const isNews = Boolean(status.stale) !== this.#frame?.isStale();
+    this.#showStatus();
+    // Drawn by the time that is shown from now on; a page may be about to be mounted.
+    if (isNews) queueMicrotask(() => this.#tell({ tick: true }));
+  }
+
+  #showStatus() {
+    const waits = this.#reloads && this.#status.name === "live";
+    this.#frame?.setStatus(waits ? { name: "new_version" } : this.#status, this.#heardAt);
   }
 }
 

@@ -5,15 +5,16 @@ const HIDDEN = 30000;
 
 /** One stream of the topics the page watches; resumes, backs off, notices stalls.
  *
- * `on` has: state(rows), beat(now), hello(hello), status({ name, retryAt }). Names: connecting, live,
- * behind, offline, draining, sign_in.
+ * `on` has: state(rows), beat(now), hello(hello), status({ name, stale, retryAt, why }). Names: connecting,
+ * live, behind, offline, draining, sign_in. `stale`: nothing comes, what the page has is of an earlier time.
  */
 export class Feed {
   #on;
   #topics = [];
   #after = "";
   #failures = 0;
-  #heard = 0;
+  #heard = { tick: 0, clock: 0 };
+  #lead = 0;
   #stop = null;
   #timer = 0;
   #hiding = 0;
@@ -24,12 +25,15 @@ export class Feed {
     this.#on = on;
     addEventListener("online", () => this.#again());
     document.addEventListener("visibilitychange", () => this.#watchHiding());
+    document.addEventListener("resume", () => this.#checkBeat());
     setInterval(() => this.#checkBeat(), 1000);
+    this.#watchHiding(); // it may have been opened in the background
   }
 
   /** Watches these topics from now on. Others than before: joins anew, with all rows. */
   watch(topics) {
     if (topics.join() === this.#topics.join() && !this.#ended) return;
+    if (this.#ended) this.#on.status({ name: "connecting" });
     this.#topics = topics;
     this.#after = "";
     this.#ended = false;
@@ -41,7 +45,7 @@ export class Feed {
     this.#ended = true;
     this.#topics = [];
     this.#close();
-    this.#on.status({ name });
+    this.#on.status({ name, stale: true });
   }
 
   #close() {
@@ -57,43 +61,63 @@ export class Feed {
 
   #watchHiding() {
     clearTimeout(this.#hiding);
-    if (document.hidden) this.#hiding = setTimeout(() => this.#close(), HIDDEN);
+    if (document.hidden) this.#hiding = setTimeout(() => this.#rest(), HIDDEN);
     else if (!this.#stop && !this.#ended && this.#topics.length) this.#connect();
+    else this.#checkBeat();
+  }
+
+  // Nobody looks. Whoever looks again must not take for now what is shown then.
+  #rest() {
+    if (this.#ended) return;
+    this.#close();
+    this.#on.status({ name: "behind", stale: true });
+  }
+
+  // One of both clocks may stand still while the machine sleeps; the other may be set.
+  #isStalled() {
+    const { tick, clock } = this.#heard;
+    return Math.max(performance.now() - tick, Date.now() - clock) >= STALLED;
+  }
+
+  #noteHeard() {
+    this.#heard = { tick: performance.now(), clock: Date.now() };
   }
 
   #checkBeat() {
-    if (!this.#stop || this.#heard === 0 || performance.now() - this.#heard < STALLED) return;
-    this.#on.status({ name: "behind" });
+    if (!this.#stop || !this.#isStalled()) return;
+    this.#on.status({ name: "behind", stale: true });
     this.#connect();
   }
 
   async #connect() {
     this.#close();
     const stop = (this.#stop = new AbortController());
-    this.#heard = performance.now();
+    this.#noteHeard();
     try {
       await this.#read(stop);
       this.#retry(stop, this.#draining ? "draining" : "offline");
     } catch (error) {
       if (stop.signal.aborted) return;
       if (error.status === 401) this.end("sign_in");
-      else this.#retry(stop, this.#draining ? "draining" : "offline");
+      else this.#retry(stop, error.code === "draining" ? "draining" : "offline", error.status < 500 ? error.message : "");
     }
   }
 
-  #retry(stop, name) {
+  #retry(stop, name, why = "") {
     if (this.#stop !== stop) return;
     this.#close();
+    this.#draining = false;
     const wait = WAITS[Math.min(this.#failures, WAITS.length - 1)];
     this.#failures += 1;
     this.#timer = setTimeout(() => this.#connect(), wait);
-    this.#on.status({ name, retryAt: Date.now() + wait });
+    this.#on.status({ name, why, stale: true, retryAt: Date.now() + wait });
   }
 
   async #read(stop) {
-    const query = new URLSearchParams({ topics: this.#topics.join(","), ...(this.#after && { after: this.#after }) });
+    const topics = this.#topics.map(encodeURIComponent).join();
+    const query = new URLSearchParams({ topics, ...(this.#after && { after: this.#after }) });
     const answer = await fetch(`/api/console/feed?${query}`, { signal: stop.signal, cache: "no-store" });
-    if (!answer.ok) throw Object.assign(new Error(answer.statusText), { status: answer.status });
+    if (!answer.ok) throw await readError(answer);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
     for (;;) {
@@ -108,31 +132,37 @@ export class Feed {
   #take(frame, stop) {
     const { event, id, data } = parseFrame(frame);
     if (!event || this.#stop !== stop) return;
-    this.#heard = performance.now();
+    // After a sleep, what was sent before it may still come: it is not how things are now.
+    if (this.#isStalled()) return this.#checkBeat();
     if (id) this.#after = id;
     TAKES[event]?.(this, data);
   }
 
   takeHello(data) {
     this.#failures = 0;
-    this.#draining = data.draining === true;
-    this.#on.beat(data.now);
+    this.#lead = data.now - Date.now();
+    this.#noteHeard();
     this.#on.hello(data);
-    this.#on.status({ name: this.#draining ? "draining" : "live" });
   }
 
   takeState(data) {
     this.#on.state(data);
   }
 
+  // The first beat follows the first state: what the page has is of now. A late beat says nothing about now.
   takeBeat(data) {
+    const lead = data.now - Date.now();
+    if (lead < this.#lead - STALLED) return;
+    this.#lead = Math.max(this.#lead, lead);
+    this.#noteHeard();
     this.#on.beat(data.now);
+    this.#draining = data.draining === true;
     this.#on.status({ name: this.#draining ? "draining" : "live" });
   }
 
   takeBye(data) {
-    if (data.reason === "signed_out") this.end("sign_in");
     this.#draining = data.reason === "draining";
+    if (data.reason === "signed_out") this.end("sign_in");
   }
 }
 
@@ -142,6 +172,14 @@ const TAKES = {
   beat: (feed, data) => feed.takeBeat(data),
   bye: (feed, data) => feed.takeBye(data),
 };
+
+async function readError(answer) {
+  const error = await answer.json().then(
+    (body) => body?.error ?? {},
+    () => ({}), // a proxy's page
+  );
+  return Object.assign(new Error(error.message ?? ""), { status: answer.status, code: error.code });
+}
 
 /** One event of the stream: its name, id and data. */
 export function parseFrame(frame) {

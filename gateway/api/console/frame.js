@@ -3,7 +3,7 @@ import { fill, h, icon, setAttribute, setText } from "./h.js";
 import { openDialog } from "./parts/dialog.js";
 import { href } from "./router.js";
 import { applyTheme, readSetting, writeSetting } from "./settings.js";
-import { moving, now, showClock, showNumber, zones } from "./times.js";
+import { moving, showClock, showNumber, stopTime, zones } from "./times.js";
 import { currentLanguage, LANGUAGES, say } from "./words.js";
 
 const RAIL = ["live", "chat", "sessions", "tools", "jobs", "health"];
@@ -19,6 +19,9 @@ export class Frame {
   #banner = h("div", { class: "banner", role: "status", hidden: true });
   #asOf = 0;
   #status = "";
+  #place = "";
+  #rail = null;
+  #more = null;
 
   /** app: { me, keys, setLanguage(name), redraw(), signOut() }. */
   constructor(app) {
@@ -28,14 +31,14 @@ export class Frame {
       "div",
       { class: "app" },
       h("a", { class: "skip", href: "#main", onclick: () => this.main.focus() }, say("frame.skip")),
-      this.#makeRail(),
+      (this.#rail = this.#makeRail()),
       h("div", { class: "column" }, this.#banner, this.main),
       this.#makeTabs(),
     );
   }
 
   #makeRail() {
-    const items = RAIL.map((name) => this.#link(name, "item", h("span", { class: "count" })));
+    const items = RAIL.map((name) => this.#link(name, "item", h("span", { class: "count dims" })));
     return h(
       "nav",
       { class: "rail", "aria-label": "Holdgate" },
@@ -46,12 +49,12 @@ export class Frame {
   }
 
   #makeTabs() {
-    const more = h("button", { type: "button", onclick: () => this.#showMore() }, icon("more"), say("frame.more"));
+    this.#more = h("button", { type: "button", onclick: () => this.#showMore() }, icon("more"), say("frame.more"));
     return h(
       "nav",
       { class: "tabs", "aria-label": say("frame.places") },
       TABS.map((name) => this.#link(name, "")),
-      more,
+      this.#more,
     );
   }
 
@@ -67,9 +70,10 @@ export class Frame {
     const dot = h("span", { class: "connection" }, h("span", { class: "live-dot" }), h("span", {}, ""));
     this.#dots.push(dot);
     if (this.#status) this.#writeDot(dot);
-    const owner = [me.owner, me.admin ? say("frame.admin") : "", me.instance ?? ""].filter(Boolean).join(" · ");
+    const owner = [me.owner, me.admin ? say("frame.admin") : ""].filter(Boolean).join(" · ");
+    const process = me.instance ? h("span", { class: "faint cut process", title: me.instance }, me.instance) : null;
     return [
-      dot,
+      h("span", { class: "foot-line" }, dot, process),
       h(
         "span",
         { class: "owner" },
@@ -128,7 +132,12 @@ export class Frame {
 
   #showMore() {
     const places = ["tools", "health"].map((name) =>
-      h("a", { class: "item", href: href(name) }, icon(name), say(`frame.${name}`)),
+      h(
+        "a",
+        { class: "item", href: href(name), "aria-current": name === this.#place ? "page" : null },
+        icon(name),
+        say(`frame.${name}`),
+      ),
     );
     const body = h("div", { class: "more" }, places, h("div", { class: "foot" }, this.#makeFoot()));
     body.addEventListener("click", (event) => event.target.closest("a") && body.closest("dialog").close());
@@ -139,6 +148,8 @@ export class Frame {
   setPage(page) {
     const place = PLACE[page] ?? page;
     for (const [name, node] of this.#links) setAttribute(node, "aria-current", name === place ? "page" : null);
+    setAttribute(this.#more, "aria-current", TABS.includes(place) ? null : "true");
+    this.#place = place;
     document.title = `${say(`frame.${place}`)} · Holdgate`;
   }
 
@@ -148,18 +159,18 @@ export class Frame {
     const failing = summary.needs.filter((one) => one.kind === "job_failing" || one.kind === "job_disabled").length;
     setText(this.#counts.live, live ? showNumber(live) : "");
     setText(this.#counts.jobs, failing ? showNumber(failing) : "");
-    setAttribute(this.#counts.jobs, "class", failing ? "count bad" : "count");
+    setAttribute(this.#counts.jobs, "class", failing ? "count dims bad" : "count dims");
   }
 
   /** Shows the connection; `at` is the server's time of the last thing heard. */
-  setStatus({ name, retryAt = 0 }, at) {
-    const stale = name !== "live" && name !== "draining" && name !== "connecting";
+  setStatus({ name, stale = false, retryAt = 0, why = "" }, at) {
     if (at) this.#asOf = at;
+    stopTime(stale ? this.#asOf : 0);
     this.#status = name;
     this.#dots = this.#dots.filter((dot, i) => i === 0 || dot.isConnected);
     for (const dot of this.#dots) this.#writeDot(dot);
-    setAttribute(this.main, "data-stale", stale);
-    this.#writeBanner(name, retryAt, stale);
+    for (const node of [this.main, this.#rail]) setAttribute(node, "data-stale", stale);
+    this.#writeBanner(name, retryAt, stale, why);
   }
 
   /** Whether the figures are those of an earlier time. */
@@ -172,17 +183,18 @@ export class Frame {
     setText(dot.lastChild, say(`frame.is_${this.#status}`));
   }
 
-  #writeBanner(name, retryAt, stale) {
+  #writeBanner(name, retryAt, stale, why) {
     this.#banner.hidden = name === "live" || name === "connecting";
     if (this.#banner.hidden) return;
-    const again = retryAt > Date.now() ? moving("until", retryAt - Date.now() + now(), "frame.again_in") : null;
+    const again = retryAt > Date.now() ? moving("wait", retryAt, "frame.again_in") : null;
     const age =
       stale && this.#asOf ? h("span", { class: "muted" }, say("frame.as_of", { time: showClock(this.#asOf) })) : null;
-    fill(this.#banner, h("b", {}, say(`frame.is_${name}`)), again, age, say(`frame.why_${name}`));
+    fill(this.#banner, h("b", {}, say(`frame.is_${name}`)), again, age, why || say(`frame.why_${name}`));
   }
 }
 
-function makeBrand() {
+/** The sign and the name, which lead to Live. */
+export function makeBrand() {
   const post = (x) => h("rect", { x, y: 2, width: 4, height: 18, rx: 1.4, fill: "currentColor" });
   const mark = h(
     "svg",

@@ -34,12 +34,17 @@ export function setText(node, text) {
   if (node.textContent !== value) node.textContent = value;
 }
 
-/** Puts these children in place of what is there. */
+/** Puts these children in place of what is there. What had the focus has it again, if it is still there. */
 export function fill(node, ...children) {
+  const active = document.activeElement;
+  const had = active !== node && node.contains(active) ? active : null;
   node.replaceChildren();
   addChildren(node, children);
+  if (had) [...node.querySelectorAll(had.tagName)].find((one) => nameOf(one) === nameOf(had))?.focus({ preventScroll: true });
   return node;
 }
+
+const nameOf = (node) => node.getAttribute("aria-label") ?? node.textContent;
 
 function addChildren(node, children) {
   for (const child of children.flat(9)) {
@@ -47,6 +52,21 @@ function addChildren(node, children) {
     node.append(child instanceof Node ? child : String(child));
   }
 }
+
+const styles = new Map();
+
+/** Loads a style sheet of the console, once. */
+export function loadStyle(name) {
+  if (!styles.has(name)) styles.set(name, addStyle(name).catch((error) => (styles.delete(name), Promise.reject(error))));
+  return styles.get(name);
+}
+
+const addStyle = (name) =>
+  new Promise((resolve, reject) => {
+    const refuse = () => (link.remove(), reject(new Error(`${name}.css`)));
+    const link = h("link", { rel: "stylesheet", href: new URL(`${name}.css`, import.meta.url).pathname, onload: resolve, onerror: refuse });
+    document.head.append(link);
+  });
 
 const ICONS = {
   live: "M3 10h3l2-6 4 12 2-6h3",

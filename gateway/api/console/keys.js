@@ -26,9 +26,11 @@ export class Keys {
 
   #take(event) {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
-    if (document.querySelector("dialog[open]")) return;
+    if (document.querySelector("dialog[open], [popover]:popover-open")) return;
     if (!ALWAYS.has(event.key) && readSetting("keys") === "off") return;
     if (this.#run(event)) event.preventDefault();
+    // Out of the search, so that the next letter is a key again.
+    if (event.key === "Escape" && event.target.type === "search") document.querySelector("main").focus({ preventScroll: true });
   }
 
   #run(event) {
@@ -79,8 +81,8 @@ export class Keys {
 const NAMES = { Escape: "Esc", ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓" };
 const showKey = (key) => NAMES[key] ?? key;
 
-const isTyping = (event) =>
-  event.key !== "Escape" && event.target.closest?.("input:not([type=checkbox]), textarea, select") !== null;
+const isTyping = ({ key, target }) =>
+  target.closest?.(key === "Escape" ? "select" : "input:not([type=checkbox]), textarea, select") !== null;
 
 function focusSearch() {
   const field = document.querySelector("main input[type=search]");

@@ -14,6 +14,9 @@ export function href(page, query = {}) {
   return `${ROOT}${page}${kept.length ? `?${new URLSearchParams(kept)}` : ""}`;
 }
 
+/** The address of a session's page; another owner's needs the owner, too. */
+export const sessionHref = ({ sessionId, owner }, me) => href("session", { id: sessionId, owner: owner === me.owner ? "" : owner });
+
 let whenMoved = () => {};
 
 /** Says whom to tell when the address changed, and takes over clicks on links of the console. */

@@ -6,8 +6,12 @@ import { locale, say } from "./words.js";
 const offsets = [];
 let serverZone = "UTC";
 
-/** Takes the server's time from a beat. The largest difference had the shortest way here. */
-export function noteServerTime(now) {
+/** Takes the server's time from a beat. The largest difference had the shortest way here.
+ *
+ * `anew`: one of both clocks may have been set since.
+ */
+export function noteServerTime(now, anew = false) {
+  if (anew) offsets.length = 0;
   offsets.push(now - Date.now());
   if (offsets.length > 6) offsets.shift();
 }
@@ -17,7 +21,17 @@ export function noteServerZone(zone) {
 }
 
 /** UTC milliseconds by the server's clock. */
-export const now = () => Date.now() + (offsets.length ? Math.max(...offsets) : 0);
+export const serverNow = () => Date.now() + (offsets.length ? Math.max(...offsets) : 0);
+
+let stoppedAt = 0;
+
+/** Lets the time of all figures stand still at a moment; 0 lets it go on. */
+export function stopTime(at) {
+  stoppedAt = at;
+}
+
+/** The time that figures are shown as of: the same, or, while the line is broken, when it broke. */
+export const now = () => stoppedAt || serverNow();
 
 /** The zones to choose from: [choice, IANA name]. */
 export const zones = () => [
@@ -73,27 +87,29 @@ export function showFull(time, zone = currentZone()) {
 
 /** 980 ms, 6.1 s, 1 m 07 s, 3 h 12 m, 2 d 4 h */
 export function showDuration(ms) {
-  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
-  if (ms < 9950) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 1000) return say("frame.span_ms", { n: Math.max(0, Math.round(ms)) });
+  if (ms < 9950) return say("frame.span_s", { n: (ms / 1000).toFixed(1) });
   const seconds = Math.round(ms / 1000);
-  if (seconds < 60) return `${seconds} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} m ${pad(seconds % 60)} s`;
+  if (seconds < 60) return say("frame.span_s", { n: seconds });
+  if (seconds < 3600) return say("frame.span_m", { n: Math.floor(seconds / 60), more: pad(seconds % 60) });
   const minutes = Math.floor(seconds / 60);
-  if (minutes < 1440) return `${Math.floor(minutes / 60)} h ${pad(minutes % 60)} m`;
-  return `${Math.floor(minutes / 1440)} d ${Math.floor((minutes % 1440) / 60)} h`;
+  if (minutes < 1440) return say("frame.span_h", { n: Math.floor(minutes / 60), more: pad(minutes % 60) });
+  return showDays(minutes / 60);
 }
+
+const showDays = (hours) => say("frame.span_d", { n: Math.floor(hours / 24), more: Math.floor(hours % 24) });
 
 /** A moment within an exchange: 980 ms, 6.1 s, 1:00.7 */
 export function showMoment(ms) {
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60000) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`;
+  if (ms < 1000) return say("frame.span_ms", { n: Math.round(ms) });
+  if (ms < 60000) return say("frame.span_s", { n: (Math.floor(ms / 100) / 10).toFixed(1) });
   return `${Math.floor(ms / 60000)}:${(Math.floor((ms % 60000) / 100) / 10).toFixed(1).padStart(4, "0")}`;
 }
 
 /** Time left or passed: 0:34, 17:29:02, 3 d 4 h. Never below zero. */
 export function showLeft(ms) {
   const seconds = Math.max(0, Math.ceil(ms / 1000));
-  if (seconds >= 172800) return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+  if (seconds >= 86400) return showDays(seconds / 3600);
   const minutes = Math.floor(seconds / 60);
   if (minutes < 60) return `${minutes}:${pad(seconds % 60)}`;
   return `${Math.floor(minutes / 60)}:${pad(minutes % 60)}:${pad(seconds % 60)}`;
@@ -123,24 +139,28 @@ const MOVING = {
   until: (node) => showLeft(Number(node.dataset.until) - now()),
   since: (node) => showLeft(now() - Number(node.dataset.since) - 999),
   age: (node) => showAge(now() - Number(node.dataset.age)),
+  wait: (node) => showLeft(Number(node.dataset.wait) - Date.now()),
 };
 
-/** A text that counts by itself: kind is "until" (to a time), "since" (from it) or "age".
+/** A text that counts by itself: kind is "until" (to a time), "since" (from it), "age", or "wait" (to a
+ * time of this browser's clock, also while the line is broken).
  *
  * `key` names a sentence with {time}: moving("until", at, "live.goes_on_in").
  */
 export function moving(kind, time, key = "") {
-  const role = kind === "until" ? { role: "timer", "aria-live": "off" } : {};
+  // Within a text that is spoken when it changes, too, each second is not.
+  const role = kind === "until" || kind === "wait" ? { role: "timer", "aria-live": "off" } : {};
   const node = h("span", { class: "moving", ...role });
   setMoving(node, kind, time, key);
   return node;
 }
 
-/** Gives such a node another kind, time and sentence. */
-export function setMoving(node, kind, time, key = "") {
+/** Gives such a node another kind, time and sentence; `more` is what stands after it. */
+export function setMoving(node, kind, time, key = "", more = "") {
   for (const other of Object.keys(MOVING)) if (other !== kind) setAttribute(node, `data-${other}`, null);
   setAttribute(node, `data-${kind}`, toMs(time));
   setAttribute(node, "data-say", key || null);
+  setAttribute(node, "data-more", more || null);
   writeMoving(node, kind);
 }
 
@@ -152,7 +172,7 @@ export function setStill(node, text) {
 
 function writeMoving(node, kind) {
   const time = MOVING[kind](node);
-  setText(node, node.dataset.say ? say(node.dataset.say, { time }) : time);
+  setText(node, (node.dataset.say ? say(node.dataset.say, { time }) : time) + (node.dataset.more ?? ""));
 }
 
 /** Calls `tell` at each full second of the server, after all moving texts were written. */
@@ -164,7 +184,7 @@ export function startTicking(tell) {
         if (!node.closest("[data-stale]")) writeMoving(node, kind);
     }
     tell();
-    setTimeout(tick, 1005 - (now() % 1000));
+    setTimeout(tick, 1005 - (serverNow() % 1000));
   };
   tick();
 }

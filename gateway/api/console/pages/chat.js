@@ -3,6 +3,7 @@ import { get } from "../api.js";
 import { fill, h, setAttribute, setText } from "../h.js";
 import { makeAnswer } from "../parts/answer.js";
 import { DIALECTS } from "../parts/dialects.js";
+import { failure } from "../parts/empty.js";
 import { writeProse } from "../parts/prose.js";
 import { setState, stateWord } from "../parts/state.js";
 import { drawSteps } from "../parts/steps.js";
@@ -76,6 +77,7 @@ function drawPage(view, main) {
     say("chat.options"),
   );
   view.options = drawOptions(view);
+  view.trouble = h("div", { class: "panel trouble" });
   view.thread = h("div", {
     class: "thread",
     role: "log",
@@ -114,6 +116,7 @@ function drawPage(view, main) {
         begin,
       ),
     ),
+    view.trouble,
     view.options,
     h("div", { class: "talk" }, h("section", { class: "panel room" }, view.thread, drawComposer(view)), view.aside),
     view.news,
@@ -171,10 +174,10 @@ function drawComposer(view) {
     rows: 2,
     "aria-label": say("chat.message"),
     onkeydown: (event) => typed(view, event),
-    oninput: () => writeComposer(view),
+    oninput: () => ((talk.draft = view.text.value), writeComposer(view)),
   });
   view.send = h("button", { type: "submit", class: "primary" }, say("chat.send"));
-  view.stop = h("button", { type: "button", hidden: true, onclick: () => stop() }, say("chat.stop"));
+  view.stop = h("button", { type: "button", hidden: true, onclick: () => (stop(), focusText(view)) }, say("chat.stop"));
   const help = h(
     "span",
     { class: "small muted hide-s" },
@@ -206,9 +209,13 @@ async function readTargets(view) {
     const [models, agents] = await Promise.all([get("/v1/models"), get("/api/agents")]);
     [view.models, view.agents] = [models.data, agents.agents];
   } catch (error) {
-    toastError(error);
+    fill(
+      view.trouble,
+      failure(error, () => readTargets(view)),
+    );
     return;
   }
+  fill(view.trouble);
   const wanted = view.query.get("agent")
     ? `agent:${view.query.get("agent")}`
     : `model:${view.query.get("model") ?? view.models[0]?.id ?? ""}`;
@@ -269,7 +276,7 @@ async function send(view) {
   const text = view.text.value.trim();
   const running = talk.running;
   if (!text || (running && !running.isHeld) || !view.target.value) return;
-  view.text.value = "";
+  talk.draft = view.text.value = "";
   setQuery({ session: talk.session, answer: "" });
   const sent = talk.send(text, readTarget(view));
   writeComposer(view);
@@ -282,6 +289,9 @@ function stop() {
   talk.running.stop.abort();
   return true;
 }
+
+// What was pressed vanishes. On phones the keyboard stays where it is.
+const focusText = (view) => (NARROW.matches ? view.thread : view.text).focus({ preventScroll: true });
 
 // The stream tells often; the page is written once a frame.
 function changed(view, answer) {
@@ -331,7 +341,7 @@ function drawEmpty(view) {
   if (view.thread.firstChild?.className === "empty chat-empty") return;
   const examples = view.app.me.demo ? ["example_hold", "example_go_on", "example_time"] : [];
   const use = (text) => {
-    view.text.value = text;
+    talk.draft = view.text.value = text;
     view.text.focus();
     writeComposer(view);
   };
@@ -353,9 +363,9 @@ function drawEmpty(view) {
 }
 
 const makeActions = (view) => ({
-  endHold: (answer) => talk.endHold(answer).catch(toastError),
+  endHold: (answer) => (focusText(view), talk.endHold(answer).catch(toastError)),
   cancelReminder: (answer) =>
-    talk
+    (focusText(view), talk)
       .cancelReminder(answer)
       .then((one) => toast(one ? say("chat.cancelled", { task: one.task }) : say("chat.no_reminder")), toastError),
   choose: (answer) => setQuery({ answer: answer.exchange }),
@@ -402,6 +412,7 @@ function writeAside(view) {
 
 function writeComposer(view) {
   const running = talk.running;
+  if (view.text.value !== talk.draft) view.text.value = talk.draft;
   view.stop.hidden = !running;
   view.send.hidden = Boolean(running) && !(running.isHeld && view.text.value.trim());
   setAttribute(view.text, "placeholder", say(running?.isHeld ? "chat.write_held" : "chat.write"));

@@ -8,8 +8,8 @@ import { setState, stateWord } from "../parts/state.js";
 import { makeStory, tellStory } from "../parts/story.js";
 import { drawStrip, makeStrip } from "../parts/strip.js";
 import { drawTimeline, sayWhy } from "../parts/timeline.js";
-import { toast, toastError } from "../parts/toast.js";
-import { go, href } from "../router.js";
+import { copyText, toast, toastError } from "../parts/toast.js";
+import { go, href, sessionHref, setQuery } from "../router.js";
 import { now, showDuration, showFull, showLeft, showMoment, showNumber, showSize, showTime } from "../times.js";
 import { say, sayOr } from "../words.js";
 
@@ -26,7 +26,7 @@ export function createPage(app) {
     },
     update(change) {
       if (change.query && change.query.get("id") !== view.id) open(view, change.query);
-      if (change.topics.has(`exchange:${view.id}`)) takeTrail(view, app.store.row(`exchange:${view.id}`, "trail"));
+      if (change.topics.has(`exchange:${view.id}`)) takeTold(view, app.store.row(`exchange:${view.id}`, "trail"));
       if (change.tick && view.trail?.ended === null) write(view);
     },
     leave() {
@@ -42,7 +42,10 @@ async function open(view, query) {
   view.read = new AbortController();
   fill(view.main, loading(6));
   try {
-    takeTrail(view, await get(`/api/console/exchanges/${encodeURIComponent(view.id)}`, {}, view.read.signal));
+    const trail = await get(`/api/console/exchanges/${encodeURIComponent(view.id)}`, {}, view.read.signal);
+    // A client knows only its request id: the address gets the exchange's own.
+    if (trail.id === view.id) takeTrail(view, trail);
+    else setQuery({ id: trail.id });
   } catch (error) {
     if (error.name !== "AbortError" && !view.trail)
       fill(
@@ -51,6 +54,12 @@ async function open(view, query) {
         failure(error, () => open(view, query)),
       );
   }
+}
+
+// A gateway that began anew no longer knows what was under way: that is not shown as if it went on.
+function takeTold(view, trail) {
+  if (trail || view.trail?.ended !== null) takeTrail(view, trail);
+  else open(view, new URLSearchParams({ id: view.id }));
 }
 
 // The feed and the first read may come in any order: the newer one counts.
@@ -89,7 +98,7 @@ function drawPage(view) {
   view.caption = h("p", { class: "caption small muted", "aria-live": "polite" });
   view.strip = makeStrip(22);
   view.legend = h("div", { class: "legend" });
-  view.machine = h("div", { class: "pad" });
+  view.machine = h("div", { class: "pad scrolls", role: "group", "aria-label": say("exchange.machine") });
   view.turns = h("tbody");
   view.story = makeStory((i) => chooseStep(view, i));
   view.spoken = h("p", { class: "visually-hidden", "aria-live": "polite" });
@@ -97,8 +106,12 @@ function drawPage(view) {
   view.scale.append(h("span", {}, say("exchange.true_scale")), h("kbd", {}, "t"));
   fill(view.main, makeHead(view, button), makeBody(view), view.spoken);
   view.watcher?.disconnect();
-  view.watcher = new ResizeObserver(() => drawTime(view));
+  view.watcher = new ResizeObserver(() => {
+    drawTime(view);
+    if (view.trail && view.machine.clientWidth !== view.machineWidth) drawStates(view);
+  });
   view.watcher.observe(view.drawing);
+  view.watcher.observe(view.machine);
 }
 
 function makeHead(view, button) {
@@ -117,7 +130,7 @@ function makeHead(view, button) {
     );
   return h(
     "div",
-    { class: "head" },
+    { class: "head exchange-head" },
     h("div", {}, makeCrumb(view), h("h1", {}, trail.session ?? say("exchange.title"))),
     view.pill,
     h(
@@ -125,7 +138,7 @@ function makeHead(view, button) {
       { class: "right" },
       view.end,
       view.cut,
-      button(say("exchange.copy"), () => copyId(view), "quiet"),
+      button(say("exchange.copy"), () => copyText(view.id), "quiet"),
       step("exchange.newer", -1, icon("back")),
       step("exchange.older", 1, icon("open")),
     ),
@@ -171,15 +184,20 @@ function makeBody(view) {
         "div",
         { class: "grid" },
         panel(say("exchange.machine"), small(say("exchange.machine_note")), "dims", view.machine),
-        panel(say("exchange.turns"), null, "hide-s scrolls", table),
+        panel(
+          say("exchange.turns"),
+          null,
+          "hide-s dims",
+          h("div", { class: "scrolls", tabindex: 0, role: "group", "aria-label": say("exchange.turns") }, table),
+        ),
       ),
-      panel(say("exchange.story"), null, "", view.story.node),
+      panel(say("exchange.story"), null, "dims", view.story.node),
     ),
     makeFacts(view),
   );
 }
 
-function makeFacts({ trail }) {
+function makeFacts({ trail, app }) {
   const facts = [
     [
       "begun",
@@ -195,7 +213,9 @@ function makeFacts({ trail }) {
     ["model", trail.model],
     [
       "session",
-      trail.session === null ? null : h("a", { href: href("session", { id: trail.session }) }, trail.session),
+      trail.session === null
+        ? null
+        : h("a", { href: sessionHref({ sessionId: trail.session, owner: trail.owner }, app.me) }, trail.session),
     ],
     ["agent", trail.agent],
     ["job", trail.job && h("a", { href: href("jobs", { id: trail.job }) }, trail.job)],
@@ -255,7 +275,7 @@ function writeChanged(view) {
     view.legend,
     names.map((state) => stateWord(state)),
   );
-  fill(view.machine, drawMachine(trail));
+  drawStates(view);
   fill(view.turns, trail.turns.map(makeTurn));
   if (view.state && view.state !== trail.state && (view.state === "holding" || trail.state === "holding")) {
     setText(view.spoken, say(trail.state === "holding" ? "exchange.spoken_hold" : "exchange.spoken_go_on"));
@@ -308,10 +328,18 @@ function makeTurn(turn) {
   );
 }
 
+function drawStates(view) {
+  const { machine } = view;
+  view.machineWidth = machine.clientWidth;
+  fill(machine, drawMachine(view.trail, machine.clientWidth - 32));
+  setAttribute(machine, "tabindex", machine.scrollWidth > machine.clientWidth ? 0 : null); // arrows scroll it
+}
+
 function drawTime(view) {
-  const width = view.drawing.clientWidth - 32;
+  // Larger text makes a larger drawing: it is drawn for less room, and shown in all of it.
+  const width = (view.drawing.clientWidth - 32) / (parseFloat(getComputedStyle(document.documentElement).fontSize) / 16);
   if (!view.trail || width < 200) return;
-  const { svg, place } = drawTimeline(view.trail, { width, at: msOf(view.trail), trueScale: view.trueScale });
+  const { svg, place, isFolded } = drawTimeline(view.trail, { width, at: msOf(view.trail), trueScale: view.trueScale });
   const step = view.steps?.[view.chosen];
   if (step)
     svg.append(
@@ -324,13 +352,19 @@ function drawTime(view) {
       }),
     );
   view.drawing.replaceChildren(svg);
-  setText(view.foldNote, view.trail.holds.length && !view.trueScale ? say("exchange.folded") : "");
+  setText(view.foldNote, isFolded ? say("exchange.folded") : "");
   setText(view.caption, step ? `${showMoment(step.at)}  ${step.text}` : "");
   setAttribute(view.scale, "aria-pressed", String(view.trueScale));
 }
 
+// A box that is wider than its place is scrolled by the same keys.
+function isScrolled() {
+  const box = document.activeElement.closest(".scrolls");
+  return box !== null && box.scrollWidth > box.clientWidth;
+}
+
 function stepChosen(view, by) {
-  if (!view.steps?.length) return false;
+  if (!view.steps?.length || isScrolled()) return false;
   const from = view.chosen === -1 && by < 0 ? view.steps.length : view.chosen;
   chooseStep(view, Math.max(0, Math.min(view.steps.length - 1, from + by)));
 }
@@ -349,9 +383,10 @@ function toggleScale(view) {
 const path = (view, action) => `/api/console/exchanges/${encodeURIComponent(view.id)}/${action}`;
 
 async function endHold(view) {
-  view.end.disabled = true;
+  if (view.isEnding) return;
+  view.isEnding = true;
   await post(path(view, "end_hold")).catch(toastError);
-  view.end.disabled = false;
+  view.isEnding = false;
 }
 
 async function cut(view) {
@@ -361,10 +396,6 @@ async function cut(view) {
     yes: say("exchange.cut"),
   });
   if (sure) await post(path(view, "cut")).catch(toastError);
-}
-
-async function copyId(view) {
-  await navigator.clipboard.writeText(view.id).then(() => toast(say("frame.copied"), { seconds: 2 }), toastError);
 }
 
 async function goToNeighbour(view, by) {

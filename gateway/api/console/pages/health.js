@@ -12,24 +12,23 @@ const WINDOWS = ["hour", "day"];
 const STEPS = { hour: 10000, day: 60000 };
 
 export function createPage(app) {
-  const view = { app, query: new URLSearchParams(), readAt: 0, seen: "", asked: null };
+  const view = { app, query: new URLSearchParams(), readAt: 0, seen: "", asked: null, used: "" };
   return {
     topics: () => (app.me.admin ? ["health"] : []),
     mount(main, query) {
       view.query = query;
       drawPage(view, main);
-      writeHealth(view);
-      readMetrics(view);
-      readUsage(view);
+      if (app.me.admin) writeHealth(view);
+      read(view);
     },
     update(change) {
       if (change.query) {
         view.query = change.query;
         writeWindow(view);
-        readMetrics(view);
       }
       if (change.topics.has("health")) writeHealth(view);
-      if (change.tick && view.readAt && performance.now() - view.readAt > STEPS[windowOf(view)]) readMetrics(view);
+      const isOld = change.tick && performance.now() - view.readAt > STEPS[windowOf(view)];
+      if (change.query || change.back || isOld) read(view);
     },
     leave() {
       view.asked?.abort();
@@ -68,7 +67,9 @@ function drawPage(view, main) {
     h(
       "div",
       { class: "grid" },
-      h("div", { class: "health" }, view.now, view.metrics),
+      view.app.me.admin
+        ? h("div", { class: "health" }, view.now, view.metrics)
+        : h("p", { class: "muted" }, say("health.for_admins")),
       h("section", { class: "panel" }, h("header", {}, h("h2", {}, say("health.usage")), view.from), view.usage),
     ),
   );
@@ -81,10 +82,16 @@ function writeWindow(view) {
   );
 }
 
+// What the feed does not tell.
+function read(view) {
+  view.readAt = performance.now();
+  readUsage(view);
+  if (view.app.me.admin) readMetrics(view);
+}
+
 async function readMetrics(view) {
   view.asked?.abort();
   view.asked = new AbortController();
-  view.readAt = performance.now();
   try {
     const report = await get("/api/console/metrics", { window: windowOf(view) }, view.asked.signal);
     if (!view.plots.node.isConnected) fill(view.plotsBody, view.plots.node);
@@ -92,14 +99,15 @@ async function readMetrics(view) {
     setText(view.since, say("health.since", { time: showTime(report.since) }));
   } catch (error) {
     if (error.name === "AbortError") return;
-    if (error.status === 403) view.readAt = 0; // it will not be another answer later
-    fill(view.plotsBody, failure(error, error.status === 403 ? null : () => readMetrics(view)));
+    fill(
+      view.plotsBody,
+      failure(error, () => readMetrics(view)),
+    );
   }
 }
 
 function writeHealth(view) {
   const health = view.app.store.row("health", "all");
-  if (!view.app.me.admin) return fill(view.now);
   if (!health) return fill(view.now, h("section", { class: "panel" }, loading(4)));
   // The page stands still unless something is different; the smallest changes are not shown.
   const seen = JSON.stringify([health, windowOf(view)]);
@@ -148,6 +156,8 @@ function drawUpstreams(upstreams) {
   );
 }
 
+const showUse = ({ used, max }) => say("health.of", { used: showNumber(used), max: showNumber(max) });
+
 function drawFacts(health) {
   const { store, ntp, scheduler, holds } = health;
   const clock =
@@ -155,7 +165,7 @@ function drawFacts(health) {
   const runs =
     scheduler.runs === undefined
       ? ""
-      : say("health.of", { used: showNumber(scheduler.runs), max: showNumber(scheduler.max_concurrent_runs) });
+      : showUse({ used: scheduler.runs, max: scheduler.max_concurrent_runs });
   const fact = (name, state, note) =>
     h(
       "div",
@@ -168,7 +178,7 @@ function drawFacts(health) {
     { class: "panel" },
     h(
       "dl",
-      { class: "facts dims" },
+      { class: "health-facts dims" },
       fact(
         "store",
         stateWord(store.ok ? "ok" : "error", { word: store.kind }),
@@ -186,8 +196,9 @@ function drawFacts(health) {
         }),
         runs ? say("health.runs", { runs }) : "",
       ),
-      fact("webhooks", showNumber(health.webhooks)),
-      holds ? fact("holds", say("health.of", { used: showNumber(holds.used), max: showNumber(holds.max) })) : null,
+      fact("webhooks", showNumber(health.webhooks), say("health.configured")),
+      fact("holds", showUse(holds)),
+      Object.entries(health.streams).map(([name, use]) => fact(`streams_${name}`, showUse(use), say("health.of_one"))),
       fact("lag", showDuration(health.loop_lag_ms)),
       fact("memory", health.rss === null ? "–" : showSize(health.rss)),
       fact("descriptors", health.descriptors === null ? "–" : showNumber(health.descriptors)),
@@ -199,9 +210,14 @@ function drawFacts(health) {
 async function readUsage(view) {
   try {
     const report = await get("/api/usage", { group_by: "model,upstream" });
+    const used = JSON.stringify(report.data);
     setText(view.from, say("health.from", { time: showTime(report.from) }));
-    fill(view.usage, report.data.length ? drawUsage(report.data) : empty(say("health.no_usage")));
+    if (used !== view.used) fill(view.usage, report.data.length ? drawUsage(report.data) : empty(say("health.no_usage")));
+    view.used = used;
   } catch (error) {
+    // Once there are figures, they stay; the line says when they are old.
+    if (view.used && error.status === 0) return;
+    view.used = "";
     fill(
       view.usage,
       failure(error, () => readUsage(view)),

@@ -2,9 +2,9 @@
 import { get } from "../api.js";
 import { fill, h, icon } from "../h.js";
 import { empty, failure, loading } from "../parts/empty.js";
-import { JobActions } from "../parts/job_actions.js";
+import { JobActions, pathOfJobs } from "../parts/job_actions.js";
 import { JobDetail } from "../parts/job_detail.js";
-import { openEditor } from "../parts/editor.js";
+import { openEditor } from "../parts/edit_job.js";
 import { go, href } from "../router.js";
 import { say } from "../words.js";
 
@@ -48,7 +48,7 @@ function takeQuery(view, query) {
 
 async function read(view) {
   try {
-    const { data } = await get("/api/cron/get", { job_id: view.query.get("id") ?? "" });
+    const { data } = await get(`${pathOfJobs(view.app.me)}/get`, { job_id: view.query.get("id") ?? "" });
     if (view.left) return;
     view.job = data.job;
     write(view);

@@ -1,10 +1,10 @@
 // Jobs: the load of the next day, one line a job, and the chosen one beside the list.
 import { get } from "../api.js";
 import { fill, h, setAttribute, setText } from "../h.js";
-import { openEditor } from "../parts/editor.js";
+import { openEditor } from "../parts/edit_job.js";
 import { empty, failure, loading } from "../parts/empty.js";
 import { makeHeat } from "../parts/heat.js";
-import { JobActions } from "../parts/job_actions.js";
+import { JobActions, pathOfJobs } from "../parts/job_actions.js";
 import { JobDetail } from "../parts/job_detail.js";
 import { JOB_COLUMNS } from "../parts/job_rows.js";
 import { List } from "../parts/list.js";
@@ -17,6 +17,7 @@ const STATES = ["", "on", "failing", "running", "off"];
 const SORTS = ["next", "name", "last", "created"];
 const WIDE = matchMedia("(min-width: 1181px)");
 const HAS = {
+  __proto__: null, // an address may name any member
   "": () => true,
   on: (job) => job.enabled,
   failing: (job) => job.enabled && job.consecutive_failures > 0,
@@ -70,19 +71,19 @@ function drawPage(view, main) {
   const actions = (view.actions = new JobActions(app, (force) => write(view, force)));
   view.search = h("input", { type: "search", placeholder: say("jobs.search"), "aria-label": say("jobs.search"), oninput: () => search(view) });
   view.search.value = of(view, "q");
-  view.heat = makeHeat();
-  view.banner = h("div", { class: "job-banner", role: "status", hidden: true });
+  view.heat = makeHeat(pathOfJobs(app.me));
+  view.banner = h("div", { class: "job-banner dims", role: "status", hidden: true });
   view.chips = h("div", { class: "chips", role: "group", "aria-label": say("live.filter") }, STATES.map((state) => h("button", { type: "button", class: "chip", onclick: () => setQuery({ state }) }, h("span", {}, say(`jobs.chip_${state || "all"}`)), h("b", {}))));
   view.sort = h("select", { "aria-label": say("jobs.sort"), onchange: () => setQuery({ sort: view.sort.value === "next" ? "" : view.sort.value }) }, SORTS.map((name) => h("option", { value: name }, say(`jobs.sort_${name}`))));
   view.bulk = h("div", { class: "bulk", role: "group", "aria-label": say("jobs.picked"), hidden: true });
   const columns = JOB_COLUMNS({
     app, run: (job) => actions.run(job), toggle: (job) => actions.toggle(job), menu: (job) => actions.menu(job, () => isOpen(view, job) && close(view)),
     isQueued: (job) => actions.isQueued(job), isOn: (job) => actions.isOn(job), isAsleep: () => sleepOf(view) !== "", day: () => Math.floor(now() / 3600000),
-    isPicked: (id) => view.picked.has(id), pick: (job, range) => pick(view, job, range),
+    rowOf: (node) => view.list.rowOf(node), isPicked: (id) => view.picked.has(id), pick: (job, range) => pick(view, job, range),
   });
-  view.list = new List({ class: "jobs-list", label: say("jobs.title"), columns, key: (job) => job.job_id, open: (job) => open(view, job), selected: (job) => isOpen(view, job), height: 56, narrowHeight: 94 });
+  view.list = new List({ class: "jobs-list", label: say("jobs.title"), columns, key: (job) => job.job_id, open: (job) => open(view, job), selected: (job) => isOpen(view, job), height: 56, narrowHeight: 110, spare: 1 });
   view.below = h("div");
-  view.count = h("p", { class: "small muted list-count" });
+  view.count = h("p", { class: "small muted list-count dims" });
   view.aside = h("div", { class: "aside", hidden: true });
   view.split = h("div", { class: "job-split" }, h("section", { class: "panel" }, view.bulk, view.list.node, view.below, view.count), view.aside);
   main.append(
@@ -159,7 +160,7 @@ function pick(view, job, range = false) {
 // The first rows come by themselves; the feed brings all, and from then on what changes.
 async function readFirst(view) {
   try {
-    const { data } = await get("/api/cron/list", { limit: FIRST, q: of(view, "q"), state: of(view, "state"), sort: sortOf(view) === "last" ? "-last" : sortOf(view) }, view.stop.signal);
+    const { data } = await get(`${pathOfJobs(view.app.me)}/list`, { limit: FIRST, q: of(view, "q"), state: of(view, "state"), sort: sortOf(view) === "last" ? "-last" : sortOf(view) }, view.stop.signal);
     Object.assign(view, { first: data, failed: null });
   } catch (error) {
     if (error.name === "AbortError") return;

@@ -1,28 +1,25 @@
 // Live: what the gateway does right now. Counts that filter, what needs a look, what comes, and the rows.
-import { get } from "../api.js";
 import { fill, h, setAttribute, setText } from "../h.js";
 import { empty, failure, loading } from "../parts/empty.js";
+import { FoundExchanges, isAboutEnded, isCutShort, isOfLastHour } from "../parts/found.js";
 import { List } from "../parts/list.js";
 import { makePopulation } from "../parts/machine.js";
 import { glyph } from "../parts/state.js";
 import { makeTry } from "../parts/try.js";
 import { EXCHANGE_COLUMNS } from "../parts/rows.js";
-import { go, href, setQuery } from "../router.js";
-import { moving, now, showNumber } from "../times.js";
+import { go, href, sessionHref, setQuery } from "../router.js";
+import { moving, showNumber } from "../times.js";
 import { say, sayCount } from "../words.js";
 
-const ENDED = ["done", "failed", "gone"];
-const HOUR = 3600000;
-const NEWEST = 40;
+const FEW = 4;
 
 export function createPage(app) {
   const view = {
     app,
     query: new URLSearchParams(),
-    ended: [],
-    next: null,
+    found: new FoundExchanges(),
     failed: null,
-    asked: null,
+    isOver: false,
     paused: false,
     told: "",
   };
@@ -31,18 +28,23 @@ export function createPage(app) {
     mount(main, query) {
       view.query = query;
       drawPage(view, main);
-      readEnded(view);
+      readFound(view);
       writeAll(view);
     },
     update(change) {
       if (change.query) takeQuery(view, change.query);
+      if (change.back) {
+        view.found.forget();
+        readFound(view);
+      }
       if (change.topics.has("summary")) writeSummary(view);
+      if (change.topics.has("live")) noteOver(view);
       if (change.topics.has("live") || change.tick) writeRows(view);
       if (change.tick) view.tries?.update(rowsOf(view));
     },
     leave() {
       view.list.close();
-      view.asked?.abort();
+      view.found.close();
       clearTimeout(view.later);
     },
   };
@@ -50,7 +52,7 @@ export function createPage(app) {
 
 const filterOf = (view) => view.query.get("state") ?? "";
 const searchOf = (view) => (view.query.get("q") ?? "").trim();
-const isAboutEnded = (filter) => filter === "ended" || ENDED.includes(filter);
+const overOf = (view) => view.app.store.row("live", "over");
 
 function drawPage(view, main) {
   const { app } = view;
@@ -68,6 +70,7 @@ function drawPage(view, main) {
     h("kbd", {}, "p"),
   );
   view.population = makePopulation((state) => choose(view, state));
+  view.counts = h("div", { class: "pad scrolls" }, loading(6)); // no number before one is known
   view.note = h("span", { class: "small muted" });
   view.needs = h("ul", { class: "notes" });
   view.coming = h("ul", { class: "notes" });
@@ -94,7 +97,7 @@ function drawPage(view, main) {
       h(
         "div",
         { class: "grid hero" },
-        panel(say("live.now"), h("div", { class: "pad" }, view.population.node), view.note),
+        panel(say("live.now"), view.counts, view.note),
         panel(say("live.needs"), view.needs),
         panel(say("live.coming"), view.coming),
       ),
@@ -126,7 +129,7 @@ function writeAll(view) {
 function takeQuery(view, query) {
   view.query = query;
   if (document.activeElement !== view.search) view.search.value = searchOf(view);
-  readEnded(view, true);
+  readFound(view, true);
   writeSummary(view);
   writeRows(view, true);
 }
@@ -154,6 +157,7 @@ function writeSummary(view) {
   const summary = view.app.store.row("summary", "all");
   if (!summary) return;
   const ended = sum(summary.ended);
+  if (!view.population.node.isConnected) fill(view.counts, view.population.node);
   view.population.update({ ...summary.live, ...summary.ended }, filterOf(view));
   setText(
     view.note,
@@ -162,9 +166,9 @@ function writeSummary(view) {
       : say("live.nothing"),
   );
   writeNotes(view.needs, summary.needs, makeNeed, "live.needs_none");
-  writeNotes(view.coming, summary.coming, makeComing, "live.coming_none");
+  writeNotes(view.coming, joinHolds(summary.coming), (one) => makeComing(one, view.app.me), "live.coming_none");
   writeChips(view, summary);
-  const told = JSON.stringify(summary.ended);
+  const told = JSON.stringify(view.isOver ? summary : summary.ended);
   if (view.told && view.told !== told) readSoon(view);
   view.told = told;
 }
@@ -199,7 +203,31 @@ function writeNotes(node, items, make, none) {
   const seen = JSON.stringify(items);
   if (node.dataset.seen === seen) return;
   node.dataset.seen = seen;
-  fill(node, items.length ? items.map(make) : h("li", { class: "none" }, say(none)));
+  const more = items.length > FEW ? makeMore(node) : null;
+  fill(node, items.length ? items.map(make) : h("li", { class: "none" }, say(none)), more);
+}
+
+// On phones the rows below must not be far away.
+const makeMore = (node) =>
+  h(
+    "li",
+    { class: "only-s more-notes" },
+    h("button", { type: "button", class: "link", onclick: () => node.classList.add("all") }, say("live.show_all")),
+  );
+
+// A reminder that an answer is held for stands there once, as that answer.
+function joinHolds(coming) {
+  const find = (kind, one) =>
+    coming.find(
+      (other) =>
+        other.kind === kind &&
+        other.session === one.session &&
+        other.owner === one.owner &&
+        Math.abs(other.at - one.at) < 1000,
+    );
+  return coming
+    .filter((one) => one.kind !== "reminder" || !find("hold", one))
+    .map((one) => (one.kind === "hold" ? { ...one, name: find("reminder", one)?.name ?? one.name } : one));
 }
 
 const note = (state, to, first, second, right) =>
@@ -258,11 +286,14 @@ function makeNeed(one) {
     : note("warning", href("health"), say(`live.need_${one.kind}`), one.name, "");
 }
 
-function makeComing(one) {
+function makeComing(one, me) {
   const time = moving("until", one.at);
   if (one.kind === "job")
     return note("on", href("jobs", { id: one.id }), say("live.coming_job", one), one.session ?? "", time);
-  const to = one.kind === "hold" ? href("exchange", { id: one.id }) : href("session", { id: one.session });
+  const to =
+    one.kind === "hold"
+      ? href("exchange", { id: one.id })
+      : sessionHref({ sessionId: one.session, owner: one.owner }, me);
   const name = one.name && one.name !== one.session ? say("live.quoted", one) : "";
   return note(
     one.kind === "hold" ? "holding" : "reminder",
@@ -273,35 +304,39 @@ function makeComing(one) {
   );
 }
 
-// Ended exchanges are not in the feed: they are read when their number has changed, at most every 2 s.
+// They are read when the number of those that ended has changed, at most every 2 s.
 function readSoon(view) {
   view.later ??= setTimeout(() => {
     view.later = null;
-    readEnded(view);
+    readFound(view);
   }, 2000);
 }
 
-async function readEnded(view, force = false) {
-  view.asked?.abort();
-  view.asked = new AbortController();
-  const filter = filterOf(view);
-  const state = isAboutEnded(filter) ? filter : "ended";
-  try {
-    const limit = isAboutEnded(filter) ? 500 : NEWEST;
-    const found = await get("/api/console/exchanges", { state, q: searchOf(view), limit }, view.asked.signal);
-    view.ended = found.exchanges;
+// Of too many live ones the feed has only the number: then a search asks the gateway.
+function noteOver(view) {
+  if (view.isOver === Boolean(overOf(view))) return;
+  view.isOver = !view.isOver;
+  readFound(view);
+}
+
+async function readFound(view, force = false) {
+  const wish = { filter: filterOf(view), q: searchOf(view), isOver: view.isOver };
+  const tell = () => {
     view.failed = null;
+    writeRows(view, force);
+  };
+  try {
+    await view.found.read(wish, view.app.store.rows("live"), tell);
   } catch (error) {
     if (error.name === "AbortError") return;
     view.failed = error;
+    writeRows(view, force);
   }
-  writeRows(view, force);
 }
 
 function rowsOf(view) {
-  const live = view.app.store.rows("live");
-  const rows = new Map(view.ended.map((row) => [row.id, row]));
-  for (const [id, row] of live) if (id !== "over") rows.set(id, row);
+  const rows = new Map(view.found.rows);
+  for (const [id, row] of view.app.store.rows("live")) if (id !== "over") rows.set(id, row);
   return [...rows.values()];
 }
 
@@ -309,8 +344,8 @@ function chooseRows(view) {
   const filter = filterOf(view);
   const word = searchOf(view).toLowerCase();
   const fits = (row) => {
-    if (filter === "ended") return row.ended !== null && row.begun_at + row.ended > now() - HOUR;
-    if (filter && row.state !== filter) return false;
+    if (isAboutEnded(filter) && !isOfLastHour(row)) return false;
+    if (filter && filter !== "ended" && row.state !== filter) return false;
     return (
       !word ||
       [row.session, row.id, row.request_id, row.model, row.route, row.owner].some((text) =>
@@ -333,13 +368,16 @@ function writeRows(view, force = false) {
 }
 
 function writeBelow(view, count) {
-  const over = view.app.store.row("live", "over");
+  const over = overOf(view);
+  const ended = sum(view.app.store.row("summary", "all")?.ended ?? {});
   const what = view.failed
     ? `failed ${view.failed.message}`
     : over
       ? `over ${over.count}`
       : count
-        ? ""
+        ? isCutShort(filterOf(view), ended)
+          ? "newest"
+          : ""
         : view.app.store.has("live")
           ? `none ${filterOf(view)} ${searchOf(view)}`
           : "loading";
@@ -350,8 +388,9 @@ function writeBelow(view, count) {
 }
 
 function makeBelow(view, what, over) {
-  if (view.failed) return failure(view.failed, () => readEnded(view));
+  if (view.failed) return failure(view.failed, () => readFound(view));
   if (over) return empty(say("live.over", { count: showNumber(over.count) }));
+  if (what === "newest") return empty(say("live.newest"));
   if (what === "loading") return loading(5);
   if (!what) return null;
   if (filterOf(view) || searchOf(view))

@@ -5,11 +5,11 @@ import { confirmDialog, openDialog } from "../parts/dialog.js";
 import { empty, failure, loading } from "../parts/empty.js";
 import { List } from "../parts/list.js";
 import { EXCHANGE_COLUMNS } from "../parts/rows.js";
-import { chooseSessions, keyOf, sessionHref } from "../parts/session_rows.js";
+import { chooseSessions, drawMarks, keyOf, ownerBeside } from "../parts/session_rows.js";
 import { drawConversation, drawForce, drawJobs, drawReminders, drawWaiting } from "../parts/session_tabs.js";
-import { setState, stateWord } from "../parts/state.js";
+import { glyph, setState, stateWord } from "../parts/state.js";
 import { toast, toastError } from "../parts/toast.js";
-import { go, href, setQuery } from "../router.js";
+import { go, href, sessionHref, setQuery } from "../router.js";
 import { now } from "../times.js";
 import { say } from "../words.js";
 
@@ -30,7 +30,7 @@ export function createPage(app) {
     list: null,
   };
   return {
-    topics: (query) => ["sessions", ...(query.get("id")?.includes(",") ? [] : [`session:${query.get("id")}`])],
+    topics: (query) => ["sessions", `session:${query.get("id") ?? ""}`],
     mount(main, query) {
       view.query = query;
       drawPage(view, main);
@@ -39,6 +39,7 @@ export function createPage(app) {
     },
     update(change) {
       if (change.query) takeQuery(view, change.query);
+      if (change.back) read(view);
       if (change.topics.has(`session:${nameOf(view)}`)) readSoon(view);
       if (change.topics.has("sessions")) {
         writeBeside(view);
@@ -76,7 +77,7 @@ function drawPage(view, main) {
   view.state = stateWord("off", { pill: true });
   view.forget = h("button", { type: "button", class: "danger", onclick: () => forget(view) }, say("session.forget"));
   view.chat = h("a", { class: "button" }, say("frame.chat"));
-  view.beside = h("ul", { class: "beside-list" });
+  view.beside = h("ul", { class: "beside-list dims" });
   view.tabs = h("div", {
     class: "tab-list",
     role: "tablist",
@@ -108,11 +109,11 @@ function writeHead(view) {
 }
 
 // What is there is read again when the feed says that something changed, at most twice a second.
-function readSoon(view) {
+function readSoon(view, wait = 500) {
   view.later ||= setTimeout(() => {
     view.later = 0;
     read(view);
-  }, 500);
+  }, wait);
 }
 
 function noticeRow(view) {
@@ -141,6 +142,8 @@ async function read(view) {
     });
   } catch (error) {
     if (name !== nameOf(view)) return;
+    // Nobody answered: what is there stays, as of an earlier time.
+    if (view.hasRead && (error.status === 0 || error.status > 500)) return readSoon(view, 5000);
     view.failed = error;
   }
   writeHead(view);
@@ -179,7 +182,7 @@ function writeTab(view) {
             onclick: () => setQuery({ tab: tabsOf(view)[i] }),
           },
           h("span"),
-          h("b", { class: "small muted" }),
+          h("b", { class: "small muted dims" }),
         ),
       );
     setText(node.firstChild, say(`session.tab_${name}`));
@@ -251,7 +254,7 @@ function moveTab(view, event) {
 function writeBeside(view) {
   const rows = chooseSessions(view.app.store, [], "").slice(0, BESIDE);
   const seen = JSON.stringify([
-    rows.map((row) => [keyOf(row), row.state]),
+    rows.map((row) => [keyOf(row), row.state, row.nextDueAt, row.reminders, row.stopMessage, row.deliveries]),
     keyOf({ owner: ownerOf(view), sessionId: nameOf(view) }),
   ]);
   if (view.beside.dataset.seen === seen) return;
@@ -268,13 +271,22 @@ function writeBeside(view) {
             href: sessionHref(row, view.app.me),
             "aria-current": row.sessionId === nameOf(view) && row.owner === ownerOf(view) ? "page" : null,
           },
-          h("span", { class: "cut" }, row.sessionId),
-          row.state ? stateWord(row.state) : null,
+          h("span", { class: "cut" }, row.sessionId, drawOwner(row, view.app.me)),
+          h("span", { class: "marks" }, row.state ? drawState(row) : null, drawMarks(row, view.app.me)),
         ),
       ),
     ),
   );
 }
+
+function drawOwner(row, me) {
+  const owner = ownerBeside(row, me);
+  return owner ? h("span", { class: "small faint" }, ` ${owner}`) : null;
+}
+
+// Here is no room for its word: it is spoken, and shown to who points at it.
+const drawState = ({ state }) =>
+  h("span", { class: "mark", title: say(`state.${state}`) }, glyph(state), h("span", { class: "visually-hidden" }, say(`state.${state}`)));
 
 async function clear(view, part) {
   await remove(pathOf(view, part)).then(() => toast(say("session.cleared")), toastError);

@@ -49,7 +49,7 @@ function drawPage(view, main) {
     oninput: () => setQuery({ q: search.value }),
   });
   const open = (row) => row && go("session", { id: row.sessionId, owner: row.owner === app.me.owner ? "" : row.owner });
-  view.note = h("span", { class: "small muted" });
+  view.note = h("span", { class: "small muted dims" });
   view.list = new List({
     class: "session-list",
     label: say("sessions.title"),
@@ -67,7 +67,8 @@ function drawPage(view, main) {
   app.keys.setPage([
     { key: "j", say: "frame.key_move", run: () => view.list.step(1) },
     { key: "k", run: () => view.list.step(-1) },
-    { key: "Enter", say: "frame.key_open", run: () => (view.list.activeRow() ? open(view.list.activeRow()) : false) },
+    { key: "Enter", say: "frame.key_open", run: () => false },
+    { key: "Escape", say: "live.key_all", run: () => clearSearch() },
   ]);
 }
 

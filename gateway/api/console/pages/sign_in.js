@@ -1,5 +1,6 @@
 // Sign in: one field for the key. The answer sets a cookie; the key is not kept by the page.
 import { post } from "../api.js";
+import { makeBrand } from "../frame.js";
 import { h, setText } from "../h.js";
 import { writeSetting } from "../settings.js";
 import { currentLanguage, LANGUAGES, loadWords, say } from "../words.js";
@@ -23,8 +24,10 @@ function drawForm(app, main) {
     button.disabled = true;
     setText(refused, "");
     try {
-      await post("/api/console/login", { key: key.value });
-      await app.join();
+      const { owner } = await post("/api/console/login", { key: key.value });
+      // What another owner said and saw in this tab goes with the page.
+      if (app.me && app.me.owner !== owner) location.reload();
+      else await app.join();
     } catch (error) {
       setText(refused, error.message);
       key.focus();
@@ -37,6 +40,7 @@ function drawForm(app, main) {
     h(
       "form",
       { class: "panel pad", onsubmit: submit },
+      makeBrand(),
       h("h1", {}, say("sign_in.title")),
       h("p", { class: "muted" }, say("sign_in.why")),
       h("label", { for: "key" }, say("sign_in.key")),

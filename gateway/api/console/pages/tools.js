@@ -18,7 +18,9 @@ export function createPage() {
       read(view);
       view.timer = setInterval(() => document.hidden || read(view), AGAIN);
     },
-    update() {},
+    update(change) {
+      if (change.back) read(view);
+    },
     leave() {
       view.stop.abort();
       clearInterval(view.timer);
@@ -30,8 +32,7 @@ async function read(view) {
   try {
     const found = await get("/api/console/tools", {}, view.stop.signal);
     const seen = JSON.stringify(found);
-    if (view.seen && view.box.contains(document.activeElement)) return; // the focus stays where it is
-    if (seen !== view.seen) fill(view.box, drawTools(found.tools), drawAgents(found.agents));
+    if (seen !== view.seen) fill(view.box, drawTools(found.tools), drawAgents(found.agents)); // the focus stays where it is
     view.seen = seen;
   } catch (error) {
     if (error.name !== "AbortError" && !view.seen) fill(view.box, h("section", { class: "panel" }, failure(error, () => read(view))));
@@ -43,7 +44,7 @@ const panel = (title, note, body) => h("section", { class: "panel" }, h("header"
 function drawTools(tools) {
   if (!tools.length) return panel(say("tools.tools"), "", empty(say("tools.none")));
   const head = ["name", "agents", "models", "relay", "calls", "errors"].map((name) => h("th", { scope: "col", class: name === "calls" || name === "errors" ? "num" : null }, say(`tools.${name}`)));
-  return panel(say("tools.tools"), say("tools.note"), h("table", { class: "table tools" }, h("thead", {}, h("tr", {}, head, h("th", {}, h("span", { class: "visually-hidden" }, say("tools.schema"))))), h("tbody", {}, tools.map(drawTool))));
+  return panel(say("tools.tools"), say("tools.note"), h("table", { class: "table tools dims" }, h("thead", {}, h("tr", {}, head, h("th", {}, h("span", { class: "visually-hidden" }, say("tools.schema"))))), h("tbody", {}, tools.map(drawTool))));
 }
 
 function drawTool(tool) {
@@ -55,8 +56,8 @@ function drawTool(tool) {
     cell("agents", tool.agents.length ? tool.agents.join(", ") : "–"),
     cell("models", tool.of_models ? say("tools.n_of_m", { n: showNumber(tool.models), m: showNumber(tool.of_models) }) : "–"),
     cell("relay", say(tool.relay ? "editor.yes" : "editor.no")),
-    cell("calls", sayCount("tools.n_calls", tool.calls), "num"),
-    cell("errors", tool.errors ? h("span", { class: "bad-text" }, showNumber(tool.errors)) : "0", "num"),
+    cell("calls", tool.calls === null ? "–" : sayCount("tools.n_calls", tool.calls), "num"),
+    cell("errors", tool.errors === null ? "–" : tool.errors ? h("span", { class: "bad-text" }, showNumber(tool.errors)) : "0", "num"),
     h("td", { class: "num" }, h("button", { type: "button", "aria-label": say("tools.schema_of", tool), onclick: () => showSchema(tool) }, say("tools.schema"))),
   );
 }

@@ -134,7 +134,7 @@ function makeRing(answer, on) {
   );
   const node = h(
     "div",
-    { class: "waiting", hidden: true },
+    { class: "waiting dims", hidden: true },
     drawing,
     h("div", { class: "two" }, left, why),
     h("div", { class: "buttons" }, end, cancel),
@@ -178,7 +178,7 @@ function makeFoot(answer, on) {
     steps,
     h("a", { class: "small" }, say("chat.open")),
   );
-  const node = h("footer", { class: "said-foot" }, word, about, choose, open, more);
+  const node = h("footer", { class: "said-foot dims" }, word, about, choose, open, more);
   const update = () => {
     setState(word, answer.state);
     word.hidden = answer.isHeld;

@@ -30,6 +30,7 @@ export function openDialog({ title, body, actions = [], wide = false }) {
       dialog.remove();
       resolve(dialog.returnValue);
     });
+    dialog.addEventListener("keydown", (event) => event.key === "Tab" && turnAround(dialog, event));
     dialog.addEventListener("click", (event) => event.target === dialog && shut(""));
     document.body.append(dialog);
     dialog.showModal();
@@ -37,11 +38,25 @@ export function openDialog({ title, body, actions = [], wide = false }) {
   });
 }
 
+// Tab goes round in the dialog; by itself the browser would leave it after the last button.
+function turnAround(dialog, event) {
+  const stops = [...dialog.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")].filter(
+    (one) => !one.disabled && one.checkVisibility(),
+  );
+  const [edge, next] = event.shiftKey ? [stops[0], stops.at(-1)] : [stops.at(-1), stops[0]];
+  if (document.activeElement !== edge) return;
+  event.preventDefault();
+  next.focus();
+}
+
 function makeButton(action, shut) {
+  let isBusy = false;
+  // Not disabled meanwhile: that would take the focus from it.
   const press = async () => {
-    button.disabled = true;
+    if (isBusy) return;
+    isBusy = true;
     const done = (await action.run?.()) !== false;
-    button.disabled = false;
+    isBusy = false;
     if (done) shut(action.value ?? "");
   };
   const button = h("button", { type: "button", class: action.kind || null, onclick: press }, action.text);

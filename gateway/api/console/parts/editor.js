@@ -1,20 +1,15 @@
 // The editor of a job: one dialog for a new one, a change and a copy.
 import { get, post } from "../api.js";
-import { fill, h, setAttribute } from "../h.js";
+import { fill, h, setAttribute, setText } from "../h.js";
 import { say } from "../words.js";
 import { openDialog } from "./dialog.js";
+import { noteJob } from "./edit_job.js";
 import { toast } from "./toast.js";
 import { textOf, When } from "./when.js";
 
 const NEW = { name: "", message: "", agent_id: "", session_id: "", model: "", session: "main", enabled: true, delete_after_run: false, dedupe_key: "" };
 
 const valuesOf = (job) => ({ ...NEW, ...Object.fromEntries(Object.keys(NEW).map((name) => [name, job[name] ?? NEW[name]])), message: job.payload?.message ?? "" });
-
-/** Shows a job as an answer had it, before the feed tells; null: it is gone. */
-export function noteJob(store, id, job) {
-  const topics = { jobs: id, [`job:${id}`]: "job" };
-  for (const [topic, key] of Object.entries(topics)) if (store.has(topic)) store.apply({ [topic]: job ? { put: { [key]: job } } : { drop: [key] } });
-}
 
 /** Opens the editor; `done(job)` is called when it was saved. `job` with `copy` begins a new one like it. */
 export async function openEditor(app, { job = null, copy = false, draft = null, done = () => {} } = {}) {
@@ -40,6 +35,7 @@ class JobForm {
   #fields;
   #begun;
   #refused = h("div", { class: "bad-text", role: "alert" });
+  #needed = h("p", { id: "job-needed", class: "small muted needed", "aria-live": "polite" });
   #agents = h("select", { id: "job-agent", onchange: () => this.#showAgent() });
   #relay;
 
@@ -89,6 +85,8 @@ class JobForm {
   /** Called when it is shown: the first field has the focus, the agents are asked for. */
   async begin() {
     this.#button = this.node.closest("dialog").querySelector("footer .primary");
+    this.#button.parentNode.prepend(this.#needed);
+    setAttribute(this.#button, "aria-describedby", this.#needed.id);
     this.#allow();
     this.#fields.message.focus();
     this.node.addEventListener("input", () => this.#allow());
@@ -130,11 +128,18 @@ class JobForm {
     this.#when.close();
   }
 
-  // What the preview refuses cannot be saved.
+  // What the preview refuses cannot be saved; beside Save stands what is still needed for it.
   #allow() {
     if (!this.#button) return;
-    const { message, agent_id: agent, session_id: session } = this.read();
-    this.#button.disabled = !this.#when.state.ok || !message.trim() || !(agent || session.trim());
+    const { message, agent_id: agent, session_id: session, when } = this.read();
+    const { ok, waits } = this.#when.state;
+    const needed = [
+      message.trim() ? "" : "message",
+      ok || waits ? "" : when.trim() ? "when_ok" : "when",
+      agent || session.trim() ? "" : "session",
+    ].filter(Boolean);
+    this.#button.disabled = !ok || needed.length > 0;
+    setText(this.#needed, needed.length ? say("editor.need", { what: needed.map((name) => say(`editor.need_${name}`)).join(say("when.comma")) }) : "");
   }
 
   #body() {

@@ -11,13 +11,25 @@ export function loading(lines = 4) {
   return h("div", { class: "bones", role: "status", "aria-label": say("frame.loading") }, rows);
 }
 
-/** The server's sentence, its code, and Retry. */
+const RETRIES = new Map();
+
+/** Tries all again that failed and is still shown: the line is back. */
+export function retryAll() {
+  const shown = [...RETRIES].filter(([node]) => node.isConnected);
+  RETRIES.clear();
+  for (const [, retry] of shown) retry();
+}
+
+/** The server's sentence, its code, and Retry. One that the server did not say is tried again by itself. */
 export function failure(error, retry) {
-  return h(
+  const node = h(
     "div",
     { class: "empty", role: "alert" },
     h("p", {}, error.message),
     error.code ? h("p", { class: "small muted mono" }, error.code) : null,
     retry ? h("button", { type: "button", onclick: retry }, say("frame.retry")) : null,
   );
+  for (const old of RETRIES.keys()) if (!old.isConnected) RETRIES.delete(old);
+  if (retry) RETRIES.set(node, retry);
+  return node;
 }

@@ -8,8 +8,8 @@ const QUARTER = 900000;
 const WIDTH = 960;
 const TALL = 40;
 
-/** The panel; `read()` asks the server again, `close()` ends its request. */
-export function makeHeat() {
+/** The panel of the jobs below `path`; `read()` asks the server again, `close()` ends its request. */
+export function makeHeat(path) {
   const note = h("span", { class: "right small muted" });
   const body = h("div", { class: "pad heat-body" });
   const node = h("section", { class: "panel dims heat" }, h("header", {}, h("h2", {}, say("jobs.next_day")), h("span", { class: "small muted hide-s" }, say("jobs.next_day_note", { zone: currentZone() })), note), body);
@@ -19,7 +19,7 @@ export function makeHeat() {
     asked = new AbortController();
     const from = Math.floor(now() / QUARTER) * QUARTER;
     try {
-      const { data } = await get("/api/cron/calendar", { from, to: from + 96 * QUARTER, bucket_ms: QUARTER }, asked.signal);
+      const { data } = await get(`${path}/calendar`, { from, to: from + 96 * QUARTER, bucket_ms: QUARTER }, asked.signal);
       draw(data);
     } catch (error) {
       if (error.name !== "AbortError") setText(note, error.message);

@@ -3,11 +3,14 @@ import { post } from "../api.js";
 import { now, toMs } from "../times.js";
 import { say, sayCount } from "../words.js";
 import { confirmDialog } from "./dialog.js";
-import { noteJob, openEditor } from "./editor.js";
-import { toast, toastError } from "./toast.js";
+import { noteJob, openEditor } from "./edit_job.js";
+import { copyText, toast, toastError } from "./toast.js";
 
 const QUEUED_FOR = 60000;
 const MOST = 500;
+
+/** Where this person's jobs are found: an admin has those of all. */
+export const pathOfJobs = (me) => (me.admin ? "/api/admin/cron" : "/api/cron");
 
 /** Actions for one page. `changed(force)` draws it again; `force`: although a person points at the list. */
 export class JobActions {
@@ -97,7 +100,7 @@ export class JobActions {
     const at = now();
     try {
       for (let i = 0; i < ids.length; i += MOST) {
-        const { data } = await post("/api/cron/bulk", { action, job_ids: ids.slice(i, i + MOST) });
+        const { data } = await post(`${pathOfJobs(this.#app.me)}/bulk`, { action, job_ids: ids.slice(i, i + MOST) });
         done.push(...data.done);
         failed.push(...data.failed);
       }
@@ -117,8 +120,8 @@ export class JobActions {
   menu(job, gone = () => {}) {
     return [
       { text: say("jobs.edit"), run: () => openEditor(this.#app, { job }) },
-      { text: say("jobs.duplicate"), run: () => openEditor(this.#app, { job, copy: true }) },
-      { text: say("jobs.copy_id"), run: () => navigator.clipboard.writeText(job.job_id).then(() => toast(say("frame.copied")), toastError) },
+      { text: say("jobs.duplicate"), run: () => openEditor(this.#app, { job, copy: true, done: () => this.#changed(true) }) },
+      { text: say("jobs.copy_id"), run: () => copyText(job.job_id) },
       { text: say("jobs.delete_menu"), danger: true, run: async () => (await this.remove(job)) && gone() },
     ];
   }

@@ -1,19 +1,19 @@
 // One job in full: when, next times, message, runs. Beside the list when wide, a page on phones.
 import { get } from "../api.js";
 import { fill, h, icon, setAttribute, setText } from "../h.js";
-import { href, setQuery } from "../router.js";
+import { href, sessionHref, setQuery } from "../router.js";
 import { currentZone, showDuration, showFull, showTime } from "../times.js";
 import { say, sayCount } from "../words.js";
 import { openDialog } from "./dialog.js";
-import { openEditor } from "./editor.js";
+import { openEditor } from "./edit_job.js";
 import { failure, loading } from "./empty.js";
+import { pathOfJobs } from "./job_actions.js";
 import { RUN_GLYPHS, stateOf, whenOf, writeNext } from "./job_rows.js";
 import { menuButton } from "./menu.js";
 import { glyph, setState, stateWord } from "./state.js";
 import { timesTable } from "./when.js";
 
 const RUNS = 20;
-const LATE = 1000;
 
 /** The detail of a job. `given`: app, actions, gone() after it was deleted, close() or null, isAsleep(). */
 export class JobDetail {
@@ -25,6 +25,7 @@ export class JobDetail {
   #asked = new AbortController();
   #told = "";
   #shownRun = "";
+  #opened = null;
 
   constructor(given) {
     this.#given = given;
@@ -38,15 +39,15 @@ export class JobDetail {
     const bar = h("div", { class: "detail-bar" }, this.#run, h("button", { type: "button", onclick: () => openEditor(given.app, { job: job() }) }, say("jobs.edit")), this.#switch, menuButton(say("jobs.more"), () => actions.menu(job(), given.gone)));
     this.#state = stateWord("on");
     this.#why = h("span", { class: "small muted wrap" });
-    this.#due = h("div", { class: "due" }, h("b", { class: "moving" }), document.createTextNode(""));
-    this.#body = h("div", { class: "grid" });
-    this.#list = h("ol", { class: "runs" });
+    this.#due = h("div", { class: "due" });
+    this.#body = h("div", { class: "grid dims" });
+    this.#list = h("ol", { class: "runs dims" });
     this.#below = h("div");
     this.node = h(
       "section",
       { class: "panel detail", "aria-label": say("job.title") },
       h("header", {}, h("div", { class: "detail-name" }, this.#title, this.#when), shut),
-      h("div", { class: "pad grid" }, bar, h("div", { class: "line" }, h("div", { class: "two wraps" }, this.#state, this.#why), this.#due), this.#body, h("section", {}, h("h3", {}, say("job.runs")), this.#list, this.#below)),
+      h("div", { class: "pad grid" }, bar, h("div", { class: "line dims" }, h("div", { class: "two wraps" }, this.#state, this.#why), this.#due), this.#body, h("section", {}, h("h3", {}, say("job.runs")), this.#list, this.#below)),
     );
   }
 
@@ -74,7 +75,10 @@ export class JobDetail {
       fill(this.#list);
     }
     const told = `${job.job_id} ${job.running_at} ${job.last_run_at} ${job.last_status} ${job.last_runs}`;
-    if (told !== this.#told) this.#read();
+    if (told !== this.#told) {
+      this.#read();
+      if (this.#opened?.runs) this.#readRun(); // it may have ended
+    }
     this.#told = told;
     if (run && run !== this.#shownRun) this.#openRun(run);
     this.#shownRun = run;
@@ -92,7 +96,7 @@ export class JobDetail {
     setState(this.#state, state, { word });
     setText(this.#why, why);
     setAttribute(this.#switch, "aria-checked", String(actions.isOn(job)));
-    this.#run.disabled = job.state === "running" || actions.isQueued(job);
+    setAttribute(this.#run, "aria-disabled", job.state === "running" || actions.isQueued(job) ? "true" : null);
     writeNext(this.#due, job, isAsleep());
   }
 
@@ -112,17 +116,18 @@ export class JobDetail {
     return [
       job.next_times?.length && !this.#given.isAsleep() ? part(say("job.next_five"), timesTable(job.next_times.map((at) => ({ at })), schedule.tz ?? currentZone())) : null,
       part(say("job.message"), h("p", { class: "quote" }, job.payload.message)),
-      h("dl", { class: "facts" }, facts.filter(Boolean).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+      h("dl", { class: "job-facts" }, facts.filter(Boolean).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     ];
   }
 
   #drawWhere(job) {
-    const link = h("a", { href: href("session", { id: job.session_id }) }, job.session_id);
+    const to = sessionHref({ sessionId: job.session_id, owner: job.user_id }, this.#given.app.me);
+    const link = h("a", { href: to }, job.session_id);
     return [job.agent_id && job.agent_id !== job.session_id ? `${job.agent_id}, ` : "", link, " ", h("span", { class: "muted" }, say(`job.in_${job.session}`))];
   }
 
   get #path() {
-    return this.#job.user_id === this.#given.app.me.owner ? "/api/cron" : "/api/admin/cron";
+    return pathOfJobs(this.#given.app.me);
   }
 
   async #read(after = null) {
@@ -147,7 +152,7 @@ export class JobDetail {
 
   #drawRun(run) {
     const time = showTime(run.started_at ?? run.due_at);
-    const notes = [run.trigger === "manual" ? say("job.by_hand") : "", run.late_ms >= LATE ? say("job.late", { time: showDuration(run.late_ms) }) : ""].filter(Boolean).join(" · ");
+    const notes = [run.trigger === "manual" ? say("job.by_hand") : "", tellLate(run)].filter(Boolean).join(" · ");
     const open = () => setQuery({ run: run.run_id });
     return h(
       "li",
@@ -166,14 +171,27 @@ export class JobDetail {
   async #openRun(id) {
     const body = h("div", { class: "grid" }, loading(4));
     const shut = openDialog({ title: say("job.run"), body, wide: true, actions: [{ text: say("frame.close"), value: "", focus: true }] });
-    get(`${this.#path}/run`, { run_id: id }).then(
-      ({ data }) => fill(body, drawFullRun(data.run)),
-      (error) => fill(body, failure(error)),
-    );
+    this.#opened = { id, body, runs: true };
+    this.#readRun();
     await shut;
+    this.#opened = null;
     setQuery({ run: "" });
   }
+
+  #readRun() {
+    const opened = this.#opened;
+    get(`${this.#path}/run`, { run_id: opened.id }).then(
+      ({ data }) => {
+        opened.runs = data.run.status === "running";
+        fill(opened.body, drawFullRun(data.run));
+      },
+      (error) => fill(opened.body, failure(error)),
+    );
+  }
 }
+
+// Somebody who runs a job by hand makes it due.
+const tellLate = (run) => (run.late_ms === null || run.trigger === "manual" ? "" : say("job.late", { time: showDuration(run.late_ms) }));
 
 const summaryOf = (run) => (run.status === "missed" ? sayCount("job.missed_times", run.missed) : run.summary || run.error || "");
 
@@ -182,12 +200,12 @@ function drawFullRun(run) {
   const facts = [
     [say("job.result"), stateWord(RUN_GLYPHS[run.status] ?? "opening", { word: say(`job.run_${run.status}`) })],
     [say("job.due"), showFull(run.due_at)],
-    run.started_at ? [say("job.started"), [showFull(run.started_at), run.late_ms >= LATE ? h("span", { class: "muted" }, ` ${say("job.late", { time: showDuration(run.late_ms) })}`) : null]] : null,
+    run.started_at ? [say("job.started"), [showFull(run.started_at), h("span", { class: "muted" }, ` ${tellLate(run)}`)]] : null,
     run.duration_ms === null ? null : [say("job.took"), showDuration(run.duration_ms)],
     [say("job.trigger"), say(run.trigger === "manual" ? "job.by_hand" : "job.by_timer")],
     run.exchange_id ? [say("job.exchange"), h("a", { class: "mono", href: href("exchange", { id: run.exchange_id }), onclick: leave }, run.exchange_id)] : null,
     run.error ? [say("job.error"), h("span", { class: "bad-text" }, run.error)] : null,
   ];
   const output = run.result ? h("pre", { class: "output", tabindex: 0, "aria-label": say("job.output") }, run.result) : h("p", { class: "muted" }, say("job.no_output"));
-  return [h("dl", { class: "facts" }, facts.filter(Boolean).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])), h("section", {}, h("h3", {}, say("job.output")), output)];
+  return [h("dl", { class: "job-facts" }, facts.filter(Boolean).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])), h("section", {}, h("h3", {}, say("job.output")), output)];
 }

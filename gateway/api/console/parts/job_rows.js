@@ -1,7 +1,7 @@
 // A job in a list: its columns, its state in words, its last runs as ticks.
-import { fill, h, setAttribute } from "../h.js";
+import { h, setAttribute, setText } from "../h.js";
 import { menuButton } from "./menu.js";
-import { glyph } from "./state.js";
+import { shapeOf } from "./state.js";
 import { currentZone, now, setMoving, setStill, showAge, showClock, showDuration, showMinute, showTime, toMs } from "../times.js";
 import { currentLanguage, locale, say, sayCount } from "../words.js";
 
@@ -16,8 +16,8 @@ const showDate = (time) => new Date(toMs(time)).toLocaleDateString(locale(), { d
 /** Why it is off: after failures, after its one time, or by a person. */
 export function whyOff(job) {
   if (job.consecutive_failures > 0 && job.disabled_reason) return sayCount("jobs.after_failures", job.consecutive_failures);
+  if (job.schedule.kind === "at" && job.last_status === "ok") return say("jobs.after_once");
   if (job.disabled_reason) return job.disabled_reason;
-  if (job.schedule.kind === "at" && job.last_run_at) return say("jobs.after_once");
   return say("jobs.by_owner", { time: showDate(job.updated_at) });
 }
 
@@ -33,88 +33,73 @@ export function stateOf(job, queued = false) {
 export const RUN_GLYPHS = { ok: "done", error: "failed", running: "relaying", skipped: "opening", interrupted: "failed", missed: "gone" };
 const TICKS = { done: [5, 9], failed: [2, 12], relaying: [5, 9], opening: [8, 6], gone: [10, 4] };
 
-/** The last 12 runs; what failed stands out by height, too. */
-export function drawTicks(svg, statuses) {
-  const paths = {};
-  statuses.forEach((status, i) => {
+// The last 12 runs; what failed stands out by height, too. A background, so that it is one element.
+function drawTicks(node, statuses) {
+  const tick = (status, i) => {
     const shape = RUN_GLYPHS[status] ?? "opening";
     const [top, tall] = TICKS[shape];
-    paths[shape] = `${paths[shape] ?? ""}M${(12 - statuses.length + i) * 7} ${top}h5v${tall}h-5z`;
-  });
-  fill(svg, Object.entries(paths).map(([shape, d]) => h("path", { d, class: `f-${shape}` })));
+    return `linear-gradient(var(--${shape}-fill) 0 0) ${i * 7}px ${top}px / 5px ${tall}px no-repeat`;
+  };
+  node.style.background = statuses.map(tick).join();
+  node.style.width = `${statuses.length * 7}px`;
   const bad = statuses.filter((status) => RUN_GLYPHS[status] === "failed").length;
-  setAttribute(svg, "aria-label", statuses.length ? say("jobs.ticks", { n: statuses.length, bad }) : say("jobs.never"));
+  setAttribute(node, "aria-label", statuses.length ? say("jobs.ticks", { n: statuses.length, bad }) : say("jobs.never"));
 }
 
-export const makeTicks = () => h("svg", { width: 84, height: 16, viewBox: "0 0 84 16", class: "ticks", role: "img" });
-
 const line = (text) => text.replace(/\s+/g, " ");
-const text = () => document.createTextNode("");
 
-/** The columns, with few elements: a cell's second line is text after a line break.
+/** The columns, with few elements: a cell's second line is text after a line break, its glyph a part of the style.
  *
- * `view`: app, day(), isPicked(id), isQueued(job), isOn(job), isAsleep() (no job runs), and what a person does: pick, run,
+ * `view`: app, rowOf(node), day(), isPicked(id), isQueued(job), isOn(job), isAsleep() (no job runs), and what a person does: pick, run,
  * toggle, menu.
  */
 export const JOB_COLUMNS = (view) => [
   { name: "pick", title: "", make: () => makePick(view), key: (job) => `${job.job_id} ${view.isPicked(job.job_id)} ${job.name}`, write: (node, job) => writePick(view, node, job) },
   { name: "name", title: say("jobs.col_name"), text: (job) => `${line(job.name)}\n${whenOf(job)}${job.user_id === view.app.me.owner ? "" : ` · ${job.user_id}`}` },
-  { name: "state", title: say("jobs.col_state"), make: () => [glyph("on"), text()], key: (job) => stateOf(job, view.isQueued(job)).join(), write: (node, job) => writeState(view, node.parentNode, job) },
-  { name: "next", title: say("jobs.col_next"), make: () => [h("b", { class: "moving" }), text()], key: (job) => `${job.state} ${job.next_run_at} ${job.running_at} ${job.waits_ms} ${view.isAsleep()} ${view.day()}`, write: (node, job) => writeNext(node.parentNode, job, view.isAsleep()) },
+  { name: "state", title: say("jobs.col_state"), key: (job) => stateOf(job, view.isQueued(job)).join(), write: (cell, job) => writeState(view, cell, job) },
+  { name: "next", title: say("jobs.col_next"), key: (job) => `${job.state} ${job.next_run_at} ${job.running_at} ${job.waits_ms} ${view.isAsleep()} ${view.day()}`, write: (cell, job) => writeNext(cell, job, view.isAsleep()) },
   { name: "last", title: say("jobs.col_last"), text: (job) => (job.last_run_at ? `${showAge(now() - toMs(job.last_run_at))}\n${job.last_status ? say(`job.run_${job.last_status}`) : ""}` : "–") },
-  { name: "result", title: say("jobs.col_result"), make: () => [makeTicks(), text()], key: (job) => `${job.last_runs} ${job.last_error} ${job.last_status}`, write: writeResult },
+  { name: "result", title: say("jobs.col_result"), make: () => [h("span", { class: "ticks", role: "img" }), document.createTextNode("")], key: (job) => `${job.last_runs} ${job.last_error} ${job.last_status}`, write: writeResult },
   { name: "acts", title: "", make: () => makeActs(view), key: (job) => `${job.job_id} ${job.name} ${view.isOn(job)}`, write: (node, job) => writeActs(view, node.parentNode, job) },
 ];
 
 function makePick(view) {
-  const box = h("input", { type: "checkbox", tabindex: -1, onclick: (event) => view.pick(box.job, event.shiftKey) });
+  const box = h("input", { type: "checkbox", tabindex: -1, onclick: (event) => view.pick(view.rowOf(box), event.shiftKey) });
   return box;
 }
 
 function writePick(view, box, job) {
-  box.job = job;
   box.checked = view.isPicked(job.job_id);
   setAttribute(box, "aria-label", say("jobs.pick", job));
 }
 
 function writeState(view, cell, job) {
   const [state, word, why] = stateOf(job, view.isQueued(job));
-  const drawn = glyph(state);
-  cell.firstChild.replaceWith(drawn);
-  cell.lastChild.data = ` ${word}\n${why}`;
-  setAttribute(cell, "class", `c-state ${[...drawn.classList].pop()}`);
+  setText(cell, ` ${word}\n${why}`);
+  setAttribute(cell, "class", `c-state s-${shapeOf(state)}`);
 }
 
-/** Countdown and time, or how long it has been running: into an element and the text after it. */
+/** Countdown and time, or how long it has been running, as two lines of text. */
 export function writeNext(cell, job, isAsleep) {
-  const [first, second] = cell.childNodes;
-  if (job.state === "running") {
-    setMoving(first, "since", job.running_at, "jobs.for");
-    second.data = `\n${job.due_at ? say("jobs.due", { time: showClock(job.due_at) }) : say("jobs.since", { time: showClock(job.running_at) })}`;
-  } else if (isAsleep || !job.enabled || !job.next_run_at) {
-    setStill(first, "–");
-    second.data = "";
-  } else {
-    setMoving(first, "until", job.next_run_at);
-    const wait = job.waits_ms < 60000 ? showDuration(job.waits_ms ?? 0) : showAge(job.waits_ms);
-    second.data = `\n${job.waits_ms ? say("jobs.waits", { time: showMinute(job.next_run_at), wait }) : showTime(job.next_run_at)}`;
-  }
+  if (job.state === "running") return setMoving(cell, "since", job.running_at, "jobs.for", `\n${say("jobs.due", { time: showClock(job.run_due_at ?? job.running_at) })}`);
+  if (isAsleep || !job.enabled || !job.next_run_at) return setStill(cell, "–");
+  const wait = job.waits_ms < 60000 ? showDuration(job.waits_ms ?? 0) : showAge(job.waits_ms);
+  setMoving(cell, "until", job.next_run_at, "", `\n${job.waits_ms ? say("jobs.waits", { time: showMinute(job.next_run_at), wait }) : showTime(job.next_run_at)}`);
 }
 
-function writeResult(svg, job) {
-  drawTicks(svg, job.last_runs ?? []);
-  svg.nextSibling.data = job.last_status === "error" ? `\n${line(job.last_error ?? "")}` : "";
-  setAttribute(svg.parentNode, "title", job.last_error);
+function writeResult(ticks, job) {
+  drawTicks(ticks, job.last_runs ?? []);
+  ticks.nextSibling.data = job.last_status === "error" ? `\n${line(job.last_error ?? "")}` : "";
+  setAttribute(ticks.parentNode, "title", job.last_error);
 }
 
 function makeActs(view) {
-  const job = () => run.parentNode.job;
+  const job = () => view.rowOf(run); // as it is now, though none of these was written since
   const run = h("button", { type: "button", class: "quiet square play", title: say("jobs.run"), onclick: () => view.run(job()) });
   return [run, h("button", { type: "button", class: "switch", role: "switch", onclick: () => view.toggle(job()) }), menuButton("", () => view.menu(job()), "⋯")];
 }
 
 function writeActs(view, cell, job) {
-  cell.job = job;
   const [run, toggle, more] = cell.children;
   setAttribute(run, "aria-label", say("jobs.run_named", job));
   setAttribute(toggle, "aria-label", say("jobs.on_named", job));

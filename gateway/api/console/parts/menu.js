@@ -52,12 +52,15 @@ function place(menu, anchor) {
   menu.style.top = `${below ? at.bottom + 4 : Math.max(8, at.top - 4 - height)}px`;
 }
 
-const STEPS = { ArrowDown: 1, ArrowUp: -1 };
+// From where, and how far.
+const STEPS = { ArrowDown: [null, 1], ArrowUp: [null, -1], Home: [0, 0], End: [-1, 0] };
 
 function moveFocus(menu, event) {
+  if (event.key === "Tab") menu.hidePopover(); // on from the button that opened it
   const step = STEPS[event.key];
   if (!step) return;
   event.preventDefault();
   const all = [...menu.querySelectorAll("button:not([disabled])")];
-  all[(all.indexOf(document.activeElement) + step + all.length) % all.length]?.focus();
+  const from = step[0] ?? all.indexOf(document.activeElement);
+  all.at((from + step[1]) % all.length)?.focus();
 }

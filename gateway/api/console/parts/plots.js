@@ -7,9 +7,12 @@ const WIDE = 600;
 const TALL = 72;
 const SPANS = { hour: 3600000, day: 86400000 };
 const LEAST = 600000;
-const STATES = ["opening", "relaying", "tooling", "holding"];
+const STATES = ["opening", "relaying", "tooling", "holding", "closing"];
+// No two alike.
 const OUTCOMES = {
   due: "holding",
+  result: "done",
+  reminder_gone: "ink",
   by_hand: "tooling",
   taken_over: "relaying",
   replaced: "closing",

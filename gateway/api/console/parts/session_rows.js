@@ -1,25 +1,23 @@
 // Sessions in lists: which ones, and what stands beside their names.
 import { h, icon, setText } from "../h.js";
-import { href } from "../router.js";
+import { sessionHref } from "../router.js";
 import { moving, setMoving, setStill, toMs } from "../times.js";
 import { say } from "../words.js";
 import { setState, stateWord } from "./state.js";
 
-/** The sessions that the feed told of, the last used first; `word` filters by name and owner. */
+/** The sessions that the feed told of, the last used first; `word` filters by name, owner and agent. */
 export function chooseSessions(store, found, word) {
   const rows = new Map(found.map((row) => [keyOf(row), row]));
   for (const row of store.rows("sessions").values()) rows.set(keyOf(row), row);
-  const fits = (row) => !word || row.sessionId.toLowerCase().includes(word) || row.owner.toLowerCase().includes(word);
+  const fits = (row) =>
+    !word || [row.sessionId, row.owner, row.agentId ?? ""].some((name) => name.toLowerCase().includes(word));
   return [...rows.values()].filter(fits).sort((a, b) => b.live - a.live || toMs(b.updatedAt) - toMs(a.updatedAt));
 }
 
 export const keyOf = (row) => `${row.owner}\n${row.sessionId}`;
 
-/** The address of a session's page; another owner's needs the owner, too. */
-export const sessionHref = (row, me) =>
-  href("session", { id: row.sessionId, owner: row.owner === me.owner ? "" : row.owner });
-
-const beside = (row, me) => [row.owner === me.owner ? "" : row.owner, row.agentId ?? ""].filter(Boolean).join(" · ");
+export const ownerBeside = (row, me) => (row.owner === me.owner ? "" : row.owner);
+const beside = (row, me) => [ownerBeside(row, me), row.agentId ? say("sessions.of_agent", row) : ""].filter(Boolean).join(" · ");
 const count = (name, title, read) => ({ name, title, num: true, text: (row) => (read(row) ? String(read(row)) : "") });
 
 export const SESSION_COLUMNS = (me) => [
@@ -68,6 +66,18 @@ export const SESSION_COLUMNS = (me) => [
     write: (node, row) => setMoving(node, "age", row.updatedAt),
   },
 ];
+
+const MARKS = ["due", "stop", "waiting"];
+
+/** The marks of a session in a narrow list: its next reminder, rounds, what waits. */
+export const drawMarks = (row, me) =>
+  SESSION_COLUMNS(me)
+    .filter((column) => MARKS.includes(column.name))
+    .map((column) => {
+      const node = column.make();
+      column.write(node, row);
+      return node;
+    });
 
 function writeName(node, row, me) {
   node.firstChild.setAttribute("href", sessionHref(row, me));

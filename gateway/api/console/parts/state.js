@@ -34,7 +34,8 @@ const GLYPHS = {
 };
 // Job states that share an exchange state's glyph and colour.
 const SAME = { failing: "failed", running: "relaying", cooling: "opening", ok: "done", error: "failed" };
-const shapeOf = (state) => (GLYPHS[state] ? state : (SAME[state] ?? "on"));
+/** The glyph that a state has. */
+export const shapeOf = (state) => (GLYPHS[state] ? state : (SAME[state] ?? "on"));
 
 /** The glyph of a state. */
 export function glyph(state) {

@@ -26,10 +26,10 @@ const drawStep = (state, text, note, kind = "") =>
     h("span", { class: "two" }, h("span", {}, text), h("span", {}, note)),
   );
 
-/** How long after the client left the upstream's connection was closed; null if that is not known. */
+/** How long after the client left the upstream's connection was closed; null: it was not open any more. */
 export function closedAfter(trail) {
-  const closed = trail.turns.at(-1)?.closed ?? null;
-  return trail.state !== "gone" || closed === null ? null : Math.max(0, closed - trail.ended);
+  const last = trail.turns.at(-1);
+  return trail.state === "gone" && last?.was_cut && last.closed !== null ? Math.max(0, last.closed - trail.ended) : null;
 }
 
 /** clock schedule */

@@ -4,14 +4,19 @@ import { showClock, showDuration, showMoment, showSize } from "../times.js";
 import { say, sayCount, sayOr } from "../words.js";
 import { glyph } from "./state.js";
 
+// So many milliseconds apart, first frame and first byte are one step.
+const SAME = 5;
+// A trail has no more of them: how many there were is then not known.
+const MOST_BEATS = 64;
+
 /** The steps of a trail: [{ at, state, text }], in the order of time. */
 export function tellStory(trail) {
   const steps = [];
   for (const turn of trail.turns) {
     steps.push(...tellTries(trail, turn));
-    if (turn.first !== null) steps.push(tellFirst(trail, turn));
+    if (turn.first !== null) steps.push(...tellFirst(trail, turn));
     if (turn.stop === "broke")
-      steps.push({ at: turn.ended, state: "failed", text: say("exchange.broke", { n: turn.n }) });
+      steps.push(...tellBreak(trail, turn));
   }
   steps.push(...trail.tools.map(tellTool), ...trail.holds.map((hold) => tellHold(trail, hold)));
   steps.sort((a, b) => a.at - b.at);
@@ -49,12 +54,16 @@ function tellRefused(one, next) {
 function tellFirst(trail, turn) {
   const isFirst =
     trail.first !== null && turn.bytes > 0 && !trail.turns.some((other) => other.n < turn.n && other.bytes > 0);
-  const parts = [say(isFirst ? "exchange.first_byte_said" : "exchange.first_frame_said", { n: turn.n })];
+  // What comes in one piece reaches the client long after its first frame.
+  const isSame = isFirst && trail.first - turn.first <= SAME;
+  const parts = [say(isSame ? "exchange.first_byte_said" : "exchange.first_frame_said", { n: turn.n })];
   const names = [...new Set(trail.tools.filter((tool) => tool.turn === turn.n).map((tool) => tool.name))];
   if (names.length) parts.push(say("exchange.called", { tools: names.join(", ") }));
   if (turn.ended !== null && turn.bytes > 0 && turn.stop !== "broke") parts.push(tellSaid(turn));
   if (turn.was_cut && turn.stop !== "broke") parts.push(say("exchange.was_cut"));
-  return { at: turn.first, state: "relaying", text: parts.join(say("exchange.gap")) };
+  const step = { at: turn.first, state: "relaying", text: parts.join(say("exchange.gap")) };
+  if (!isFirst || isSame) return [step];
+  return [step, { at: trail.first, state: "relaying", text: say("exchange.first_byte_said") }];
 }
 
 function tellSaid(turn) {
@@ -68,6 +77,12 @@ function tellSaid(turn) {
     ? say("exchange.said_tokens", { ...values, tokens: turn.usage.output })
     : say("exchange.said_bytes", values);
 }
+
+// A turn that was given up, because its client left or somebody cut it off, did not break.
+const tellBreak = (trail, turn) =>
+  trail.state === "gone" || trail.code === "cut_off"
+    ? []
+    : [{ at: turn.ended, state: "failed", text: say("exchange.broke", { n: turn.n }) }];
 
 function tellTool(tool) {
   const name = [tool.name, tool.action].filter(Boolean).join(" ");
@@ -89,7 +104,8 @@ function tellHold(trail, hold) {
       text: say("exchange.holds", { time: showClock(trail.begun_at + hold.until) }),
     };
   }
-  const beats = trail.beats.filter((at) => at > hold.at && at <= hold.ended).length;
+  const isWhole = trail.beats.length < MOST_BEATS;
+  const beats = isWhole ? trail.beats.filter((at) => at > hold.at && at <= hold.ended).length : 0;
   const how = sayOr(`exchange.hold_${hold.outcome}`, hold.outcome ?? "");
   const text = say("exchange.held_said", { time: showDuration(hold.ended - hold.at), how });
   return {
@@ -103,8 +119,8 @@ function tellEnd(trail) {
   const last = trail.turns.at(-1);
   const parts = [say(`exchange.end_${trail.state}`)];
   if (trail.state === "failed" && trail.message) parts.push(`${trail.message}${trail.code ? ` (${trail.code})` : ""}`);
-  if (trail.state === "gone" && last && last.closed !== null && last.closed >= trail.ended)
-    parts.push(say("exchange.closed_after", { time: showDuration(last.closed - trail.ended) }));
+  if (trail.state === "gone" && last?.was_cut && last.closed !== null)
+    parts.push(say("exchange.closed_after", { time: showDuration(Math.max(0, last.closed - trail.ended)) }));
   return { at: trail.ended, state: trail.state, text: parts.join(say("exchange.gap")) };
 }
 

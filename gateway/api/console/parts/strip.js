@@ -22,6 +22,8 @@ export function drawStrip(svg, row, now) {
   const end = Math.max(parts.at(-1)?.to ?? 1, ...waits.map(([, to]) => to));
   const { place } = makeScale({ start, end, waits, left: 0, right: WIDE, fold: WIDE / 5 });
   const tall = Number(svg.getAttribute("height"));
+  const held = parts.at(-1);
+  if (held?.future > held?.to) parts.push({ ...held, from: held.to, to: held.future, ahead: true });
   while (svg.childElementCount > parts.length) svg.lastChild.remove();
   parts.forEach((part, i) => drawPart(svg.children[i] ?? svg.appendChild(h("rect")), part, place, tall));
 }
@@ -36,7 +38,7 @@ function readParts(row, now) {
   });
 }
 
-function drawPart(rect, { from, to, state }, place, tall) {
+function drawPart(rect, { from, to, state, ahead }, place, tall) {
   const thin = state === "holding" || state === "opening";
   const x = place(from);
   setAttribute(rect, "x", x.toFixed(1));
@@ -44,5 +46,5 @@ function drawPart(rect, { from, to, state }, place, tall) {
   setAttribute(rect, "y", thin ? tall / 2 - 2 : 2);
   setAttribute(rect, "height", thin ? 4 : tall - 4);
   setAttribute(rect, "rx", 1);
-  setAttribute(rect, "class", `f-${state}`);
+  setAttribute(rect, "class", ahead ? `f-${state} ahead` : `f-${state}`);
 }

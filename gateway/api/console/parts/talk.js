@@ -5,6 +5,8 @@ import { DIALECTS, readStream } from "./dialects.js";
 
 const ID = "x-holdgate-exchange";
 const FIND_AFTER = 400;
+// A header has bytes: a name in any letters stays as it is.
+const toBytes = (text) => String.fromCharCode(...new TextEncoder().encode(text));
 const makeName = (prefix) => `${prefix}-${Math.random().toString(36).slice(2, 8)}`;
 
 /** One answer. `turns` has the text of each; state, hold and trail come from notes and from the feed. */
@@ -32,10 +34,10 @@ class Answer {
   }
 
   takeNote(note) {
+    if (note.until) this.#hold(note.until, now());
     this.state = note.state;
     if (note.turn) this.turn = note.turn;
     else if (note.state === "tooling") this.hasTooled = true; // an agent's stream does not number its turns
-    if (note.until) this.#hold(note.until);
   }
 
   takeText(text = "", thinking = "") {
@@ -53,14 +55,15 @@ class Answer {
   takeTrail(trail) {
     this.trail = trail;
     this.exchange = trail.id;
-    if (!this.isOpen || this.asked.agent || !this.asked.stream) this.state = trail.state;
     const hold = trail.holds.findLast((one) => one.ended === null);
     if (hold && trail.ended === null) this.#hold(trail.begun_at + hold.until, trail.begun_at + hold.at);
+    if (!this.isOpen || this.asked.agent || !this.asked.stream) this.state = trail.state;
   }
 
-  #hold(until, from = now()) {
-    if (this.until !== until) this.heldFrom = from;
-    this.until = until;
+  // A hold whose end moves began when it began. What a note says and what the trail says differ by a moment.
+  #hold(until, from) {
+    if (!this.isHeld) this.heldFrom = from;
+    if (!this.isHeld || Math.abs(until - this.until) > 500) this.until = until;
   }
 
   get isHeld() {
@@ -70,6 +73,7 @@ class Answer {
 
 export class Talk {
   items = [];
+  draft = "";
   session = makeName("chat");
   options = { dialect: "openai-chat", stream: true, hold: true, clock: true, system: "" };
   tell = () => {};
@@ -106,6 +110,8 @@ export class Talk {
       else answer.isStopped = true;
     }
     clearTimeout(find);
+    // What was typed stays, unless something else was typed meanwhile.
+    if (answer.error && !answer.text) this.draft ||= text;
     answer.isOpen = false;
     if (answer.state !== "failed") answer.state = answer.isStopped ? "gone" : answer.error ? "failed" : "done";
     this.tell(answer);
@@ -127,7 +133,7 @@ export class Talk {
     const headers = {
       "x-request-id": answer.requestId,
       "x-holdgate-notes": "1",
-      ...(asked.agent || !asked.session ? {} : { "x-session-id": encodeURI(asked.session) }),
+      ...(asked.agent || !asked.session ? {} : { "x-session-id": toBytes(asked.session) }),
       ...off("x-holdgate-hold", asked.hold),
       ...off("x-holdgate-clock", asked.clock),
     };

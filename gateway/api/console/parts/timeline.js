@@ -14,16 +14,21 @@ const TURNS = TOP + 56;
 const STEPS = [
   10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 60000, 120000, 300000, 600000, 1800000, 3600000,
 ];
+const CLOSE = 60;
 const ENDS = new Set(["done", "failed", "gone"]);
 
-/** Draws a trail: { svg, place(ms) }. `at` is now in ms since it began; `trueScale` folds nothing. */
-export function drawTimeline(trail, { width, at, trueScale }) {
+/** Draws a trail: { svg, place(ms), isFolded }. `at` is now in ms since it began; `trueScale` folds nothing. */
+export function drawTimeline(trail, { width, at: clock, trueScale }) {
+  // The page's clock may be a little behind the server's: what is told has happened.
+  const at = Math.max(clock, trail.states.at(-1)?.[0] ?? 0);
   const height = TURNS + trail.turns.length * LANE + 14;
   const isLive = trail.ended === null;
   const stop = trail.ended ?? at;
-  const waits = trail.holds.map((hold) => [hold.at, hold.ended ?? Math.max(hold.until, at)]);
-  const end = Math.max(stop, 1, ...(isLive ? waits.map(([, to]) => to) : []));
-  const fold = trueScale ? 0 : isLive && waits.some(([, to]) => to > at) ? width * 0.28 : Math.min(150, width / 4);
+  const waits = trail.holds.map((hold) =>
+    hold.ended === null && isLive ? [hold.at, Math.max(hold.until, at), width * 0.28] : [hold.at, hold.ended ?? stop],
+  );
+  const end = Math.max(stop, 1, ...waits.map(([, to]) => to));
+  const fold = trueScale ? 0 : Math.min(150, width / 4);
   const scale = makeScale({ end, waits, left: GUTTER, right: width - 24, fold });
   const label = say("exchange.timeline_label", { n: trail.turns.length });
   const svg = h("svg", {
@@ -33,6 +38,7 @@ export function drawTimeline(trail, { width, at, trueScale }) {
     height,
     role: "img",
     "aria-label": label,
+    "data-scale": JSON.stringify(scale.knots.map(([ms, x]) => [Math.round(ms), Math.round(x * 100) / 100])),
   });
   const d = { svg, trail, stop, at, isLive, width, height, ...scale };
   svg.append(
@@ -52,8 +58,11 @@ export function drawTimeline(trail, { width, at, trueScale }) {
   drawStates(d);
   trail.turns.forEach((turn, i) => drawTurn(d, turn, TURNS + i * LANE));
   if (isLive) drawNow(d);
-  return { svg, place: scale.place };
+  return { svg, place: scale.place, isFolded: scale.folds.length > 0 };
 }
+
+// What a shape stands for and when that was: its middle is there, or its left edge where it lasts.
+const mark = (name, at) => ({ "data-mark": name, "data-at": Math.round(at) });
 
 function drawRuler({ svg, place, per, folds, end, width, height, isLive, at }) {
   const step = STEPS.find((one) => one * per >= 74) ?? 7200000;
@@ -62,14 +71,13 @@ function drawRuler({ svg, place, per, folds, end, width, height, isLive, at }) {
     if (folds.some(([from, to]) => ms > from - 1 && ms < to - 1) || x > width - 32) continue;
     svg.append(h("line", { x1: x, x2: x, y1: TOP - 6, y2: height - 8, class: "rule" }));
     if (!isLive || Math.abs(x - place(at)) > 36)
-      svg.append(h("text", { x, y: TOP - 12, "text-anchor": "middle" }, showMark(ms, step)));
+      svg.append(h("text", { x, y: TOP - 12, "text-anchor": "middle", ...mark("tick", ms) }, showMark(ms, step)));
   }
 }
 
 function showMark(ms, step) {
-  if (ms === 0) return "0 s";
   if (ms >= 60000) return showLeft(ms);
-  return `${(ms / 1000).toFixed(step < 100 ? 2 : step < 1000 ? 1 : 0)} s`;
+  return say("frame.span_s", { n: ms === 0 ? 0 : (ms / 1000).toFixed(step < 100 ? 2 : step < 1000 ? 1 : 0) });
 }
 
 function drawFolds({ svg, place, folds, height }) {
@@ -114,20 +122,32 @@ function drawClient({ svg, trail, place, stop, at }) {
           y1: y,
           y2: y,
           class: "inkline thick",
+          ...mark("bytes", turn.first),
         }),
       );
   }
   for (const beat of trail.beats)
     svg.append(
-      h("circle", { cx: place(beat), cy: y, r: 2.6, class: "inkline beat" }, h("title", {}, say("exchange.heartbeat"))),
+      h(
+        "circle",
+        { cx: place(beat), cy: y, r: 2.6, class: "inkline beat", ...mark("beat", beat) },
+        h("title", {}, say("exchange.heartbeat")),
+      ),
     );
-  for (const moment of trail.splices) drawSplice(svg, place(moment), y);
+  for (const moment of trail.splices) drawSplice(svg, place(moment), y, moment);
   if (trail.first !== null) drawFirstByte(svg, place(trail.first), y, trail.first);
   if (trail.ended !== null)
     svg.append(
       h(
         "rect",
-        { x: place(trail.ended) - 5, y: y - 5, width: 10, height: 10, class: `f-${trail.state}` },
+        {
+          x: place(trail.ended) - 5,
+          y: y - 5,
+          width: 10,
+          height: 10,
+          class: `f-${trail.state}`,
+          ...mark("end", trail.ended),
+        },
         h("title", {}, say(`state.${trail.state}`)),
       ),
     );
@@ -135,12 +155,12 @@ function drawClient({ svg, trail, place, stop, at }) {
 
 function drawFirstByte(svg, x, y, first) {
   svg.append(
-    h("path", { d: `M ${x - 5} ${y - 13} h 10 l -5 8 Z`, class: "inkfill" }),
+    h("path", { d: `M ${x - 5} ${y - 13} h 10 l -5 8 Z`, class: "inkfill", ...mark("first_byte", first) }),
     h("text", { x: x + 8, y: y - 6, class: "ink halo" }, say("exchange.first_byte_at", { time: showDuration(first) })),
   );
 }
 
-function drawSplice(svg, x, y) {
+function drawSplice(svg, x, y, moment) {
   const cross = h("path", {
     d: `M ${x - 5} ${y - 5} L ${x + 5} ${y + 5} M ${x + 5} ${y - 5} L ${x - 5} ${y + 5}`,
     class: "eraser",
@@ -149,7 +169,7 @@ function drawSplice(svg, x, y) {
     cross,
     h(
       "path",
-      { d: `M ${x - 5} ${y - 5} v 10 L ${x + 5} ${y - 5} v 10 Z`, class: "inkfill" },
+      { d: `M ${x - 5} ${y - 5} v 10 L ${x + 5} ${y - 5} v 10 Z`, class: "inkfill", ...mark("splice", moment) },
       h("title", {}, say("exchange.splice")),
     ),
   );
@@ -162,9 +182,8 @@ function drawStates({ svg, trail, place, stop }) {
     const to = states[i + 1]?.[0] ?? stop;
     const x = place(from);
     const title = h("title", {}, `${say(`state.${state}`)} ${showDuration(to - from)}`);
-    svg.append(
-      h("rect", { x, y: STATE - 5, width: Math.max(place(to) - x, 2), height: 12, rx: 2, class: `f-${state}` }, title),
-    );
+    const shape = { x, y: STATE - 5, width: Math.max(place(to) - x, 2), height: 12, rx: 2, class: `f-${state}` };
+    svg.append(h("rect", { ...shape, ...mark(`state ${state}`, from) }, title));
   });
 }
 
@@ -196,6 +215,7 @@ function drawTry({ svg, place, at }, turn, one, y) {
       rx: 3,
       class: refused ? "b-failed" : "waiting-bar",
       fill: refused ? null : "url(#wait)",
+      ...mark(refused ? "try" : "wait", one.at),
     }),
   );
   if (!refused) return;
@@ -203,7 +223,11 @@ function drawTry({ svg, place, at }, turn, one, y) {
   svg.append(
     h(
       "path",
-      { d: `M ${end - 4} ${y + 10} l 8 8 m 0 -8 l -8 8`, class: "k-failed wide" },
+      {
+        d: `M ${place(one.ended) - 4} ${y + 10} l 8 8 m 0 -8 l -8 8`,
+        class: "k-failed wide",
+        ...mark("refused", one.ended),
+      },
       h("title", {}, `${one.route}: ${one.status || ""} ${one.code}`),
     ),
   );
@@ -217,22 +241,35 @@ function drawFlow(d, turn, y) {
   svg.append(
     h("rect", { x, y: y + 4, width: end - x, height: 20, rx: 3, class: turn.bytes ? "b-relaying" : "b-tooling" }),
   );
-  if (turn.bytes) svg.append(h("path", { d: areaOf(turn, place, y + 24, end), class: "f-relaying" }));
+  if (turn.bytes) svg.append(h("path", { d: areaOf(turn, place, y + 24, end), class: "f-relaying", "data-flow": turn.n }));
   const asked = turn.tries.at(-1)?.at ?? 0;
   svg.append(
     h(
       "path",
-      { d: `M ${x} ${y + 2} v 24`, class: "post" },
+      { d: `M ${x} ${y + 2} v 24`, class: "post", ...mark("first_frame", turn.first) },
       h("title", {}, say("exchange.first_frame_after", { time: showDuration(turn.first - asked) })),
     ),
   );
   if (turn.ended !== null && !trail.tools.some((tool) => tool.turn === turn.n)) drawResult(d, turn, x, y + 38);
 }
 
+// The points of a flow, from its begin to its end. Two that are close together would say nothing but that.
+function readFlow(turn) {
+  const all = turn.flow.filter(([ms]) => ms > turn.first);
+  if (turn.ended !== null && turn.ended > (all.at(-1)?.[0] ?? turn.first)) all.push([turn.ended, turn.bytes]);
+  const near = Math.max(CLOSE, ((all.at(-1)?.[0] ?? 0) - turn.first) / 40);
+  const points = [[turn.first, 0]];
+  for (const point of all) {
+    const isNear = point[0] - points.at(-1)[0] < near;
+    if (isNear && points.length > 1) points.pop();
+    if (!isNear || points.length > 1 || point === all.at(-1)) points.push(point);
+  }
+  return points;
+}
+
 // Bytes per time between two points of the flow, as an area of at most 17 px.
 function areaOf(turn, place, base, end) {
-  const points = [[turn.first, 0], ...turn.flow.filter(([ms]) => ms > turn.first)];
-  if (turn.ended !== null && turn.ended > points.at(-1)[0]) points.push([turn.ended, turn.bytes]);
+  const points = readFlow(turn);
   const rates = points
     .slice(1)
     .map(([ms, bytes], i) => [
@@ -240,7 +277,8 @@ function areaOf(turn, place, base, end) {
       Math.max(0, bytes - points[i][1]) / Math.max(ms - points[i][0], 1),
     ]);
   const most = Math.max(...rates.map(([, rate]) => rate), 1e-9);
-  const top = (rate) => (base - (rates.length > 2 ? rate / most : 0.6) * 17).toFixed(1);
+  // One rate alone is only an average: it is not drawn as high as a peak.
+  const top = (rate) => (base - (rates.length > 1 ? rate / most : 0.6) * 17).toFixed(1);
   const start = place(turn.first);
   const line = rates.map(([ms, rate]) => `L ${place(ms).toFixed(1)} ${top(rate)}`).join(" ");
   return `M ${start} ${base} L ${start} ${top(rates[0]?.[1] ?? 0)} ${line} L ${end} ${top(rates.at(-1)?.[1] ?? 0)} L ${end} ${base} Z`;
@@ -265,10 +303,14 @@ function drawResult({ svg, width, trail }, turn, x, y) {
 }
 
 function drawTool({ svg, place }, tool, y) {
-  const x = place(tool.at) + 8;
+  const x = place(tool.at);
   const name = [tool.name, tool.action].filter(Boolean).join(" ");
   svg.append(
-    h("path", { d: `M ${x} ${y - 6} l 6 6 l -6 6 l -6 -6 Z`, class: tool.ok === false ? "f-failed" : "f-tooling" }),
+    h("path", {
+      d: `M ${x} ${y - 6} l 6 6 l -6 6 l -6 -6 Z`,
+      class: tool.ok === false ? "f-failed" : "f-tooling",
+      ...mark("tool", tool.at),
+    }),
     h(
       "text",
       { x: x + 10, y: y + 4, class: `${tool.ok === false ? "t-failed" : "t-tooling"} halo` },
@@ -281,11 +323,14 @@ function drawHold(d, hold, y) {
   const { svg, place, at, trail } = d;
   const mid = y + 14;
   const isLive = hold.ended === null && trail.ended === null;
-  const x = place(hold.at) + 3;
-  const end = place(hold.ended ?? (isLive ? Math.max(hold.until, at) : trail.ended)) - 3;
+  const to = hold.ended ?? (isLive ? Math.max(hold.until, at) : trail.ended);
+  const x = place(hold.at);
+  const end = place(to);
   svg.append(h("line", { x1: x, x2: end, y1: mid, y2: mid, class: "k-holding ghost" }));
-  for (const post of [x, end])
-    svg.append(h("rect", { x: post - 1.5, y: mid - 9, width: 3, height: 18, rx: 1, class: "f-holding" }));
+  const ends = [mark("hold", hold.at), mark(isLive ? "due" : "hold_end", to)];
+  [x, end].forEach((post, i) =>
+    svg.append(h("rect", { x: post - 1.5, y: mid - 9, width: 3, height: 18, rx: 1, class: "f-holding", ...ends[i] })),
+  );
   if (isLive) svg.append(h("line", { x1: x, x2: place(at), y1: mid, y2: mid, class: "k-holding held" }));
   const text = isLive
     ? say("live.goes_on_in", { time: showLeft(hold.until - at) })
@@ -312,7 +357,7 @@ const widthOf = (text) => [...text].reduce((sum, letter) => sum + (letter > "⺀
 function drawNow({ svg, place, at, height }) {
   const x = place(at);
   svg.append(
-    h("line", { x1: x, x2: x, y1: TOP - 8, y2: height - 8, class: "now" }),
+    h("line", { x1: x, x2: x, y1: TOP - 8, y2: height - 8, class: "now", ...mark("now", at) }),
     h("text", { x, y: TOP - 12, "text-anchor": "middle", class: "strong" }, say("exchange.now")),
   );
 }

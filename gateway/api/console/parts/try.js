@@ -17,9 +17,10 @@ const tried = new Map();
 export function makeTry() {
   const cards = CARDS.map(makeCard);
   const runAll = async () => {
-    all.disabled = true;
+    if (all.ariaDisabled) return;
+    all.ariaDisabled = "true";
     await Promise.all(cards.map((card) => card.run()));
-    all.disabled = false;
+    all.ariaDisabled = null;
   };
   const dismiss = () => {
     writeSetting("try", "off");
@@ -56,7 +57,7 @@ export function makeTry() {
 }
 
 function makeCard(name) {
-  const status = h("span", { class: "try-status" });
+  const status = h("span", { class: "try-status dims" });
   const run = () => send(name).catch(toastError);
   const node = h(
     "div",

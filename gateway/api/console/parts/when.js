@@ -108,6 +108,7 @@ export class When {
       return this.#set({});
     }
     this.#asked = new AbortController();
+    this.state = { ...this.state, waits: true };
     const tz = this.zone.value.trim() || null;
     const body = this.isChanged() ? { when, ...(tz && { tz }) } : { schedule: this.#job.schedule };
     try {
