@@ -21,8 +21,8 @@ from gateway.errors import HoldgateError, UpstreamAnswered
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolResult, UserText
 from gateway.exchange.model import Stop, ToolCall, TurnEnd
 from gateway.offload import Offload
+from gateway.stores.conversation_rows import AgentConversation, ConversationRows
 from gateway.stores.documents import Conflict, StoreUnavailable
-from gateway.stores.rows import AgentConversation, ConversationRows
 from gateway.wire.sse import data_of, split
 
 Message = dict[str, Any]

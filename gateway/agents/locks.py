@@ -9,8 +9,8 @@ from uuid import uuid4
 import anyio
 
 from gateway.reminders.holds import Holds
+from gateway.stores.conversation_rows import LockRows
 from gateway.stores.documents import SessionKey, StoreUnavailable
-from gateway.stores.rows import LockRows
 
 Note = Callable[..., None]
 

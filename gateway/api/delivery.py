@@ -26,8 +26,8 @@ from gateway.outbox.feed import KINDS, Feed, Subscription
 from gateway.outbox.inbox import Inbox, Page, Seen, read_cursor
 from gateway.outbox.text import DeliveryView, EventView, encode_event
 from gateway.reminders.notifier import DueNotifier
+from gateway.stores.delivery_rows import SessionEvent
 from gateway.stores.documents import LATEST, SessionKey, StoreUnavailable
-from gateway.stores.rows import SessionEvent
 from gateway.wire.http_server.request_body import BodyLimits
 from gateway.wire.http_server.request_cycle import CYCLE
 from gateway.wire.http_server.response import ClientResponse, Message

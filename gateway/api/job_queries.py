@@ -15,7 +15,7 @@ from gateway.errors import InvalidInput
 from gateway.jobs.listing import HAS_STATE, SORT_VALUES, JobOrder, JobQuery
 from gateway.jobs.planned_runs import RunSpans
 from gateway.jobs.reader import JobId
-from gateway.stores.rows import RunQuery
+from gateway.stores.job_rows import RunQuery
 
 RUNS, MOST_RUNS = 20, 1000
 MOST_JOBS = 1000

@@ -33,8 +33,8 @@ from gateway.sessions.directives.routing import in_force
 from gateway.sessions.model import SessionState, StopMessage, clear_routing, clear_stop
 from gateway.sessions.request_session import SessionStates
 from gateway.sessions.session_request import KIND
+from gateway.stores.conversation_rows import AgentConversation
 from gateway.stores.documents import LATEST, DocumentKey
-from gateway.stores.rows import AgentConversation
 from gateway.timestamps import Timestamp, iso
 
 SESSION = "/api/sessions/{id:anything}"

@@ -13,7 +13,7 @@ from gateway.console.topics import PolledTopic
 from gateway.jobs.job_views import show_jobs
 from gateway.jobs.relay_sessions import JobIndex
 from gateway.jobs.view import show_run
-from gateway.stores.rows import JobRows
+from gateway.stores.job_rows import JobRows
 
 NEWEST_RUNS = 20
 JOB = "job"

@@ -20,7 +20,7 @@ from gateway.reminders.service import KIND as REMINDERS
 from gateway.reminders.service import ReminderService
 from gateway.reminders.view import NtpView
 from gateway.stores.documents import StoreUnavailable
-from gateway.stores.rows import JobRows
+from gateway.stores.job_rows import JobRows
 
 MOST_COMING = 10
 MOST_NEEDS = 50

@@ -18,8 +18,8 @@ from gateway.reminders.service import KIND as CLOCK
 from gateway.reminders.service import ReminderService
 from gateway.sessions.request_session import SessionStates
 from gateway.sessions.session_request import KIND as STATE
+from gateway.stores.conversation_rows import ConversationRows
 from gateway.stores.documents import DocumentKey, SessionKey, StoreUnavailable
-from gateway.stores.rows import ConversationRows
 from gateway.timestamps import LAST_SECOND, Timestamp, iso
 
 # A file may say anything; what lies beyond the calendar is shown as its end.

@@ -20,8 +20,8 @@ import anyio.lowlevel
 
 from gateway.reminders.service import KIND as CLOCK
 from gateway.sessions.session_request import KIND as STATE
+from gateway.stores.conversation_rows import ConversationRows
 from gateway.stores.documents import Documents, Listed, SessionKey
-from gateway.stores.rows import ConversationRows
 
 MOST_READ_AT_ONCE = 500
 

@@ -8,7 +8,7 @@ from anyio import to_thread
 
 from gateway.jobs.model import Job
 from gateway.jobs.view import LAST_RUNS, JobView, show_job
-from gateway.stores.rows import JobRows
+from gateway.stores.job_rows import JobRows
 
 # How many jobs are shown without giving others a turn.
 SHOWN_AT_ONCE = 100

@@ -22,7 +22,7 @@ from gateway.jobs.relay_sessions import Snapshots
 from gateway.jobs.run_services import RunOutcome
 from gateway.reminders.tool_scope import ServerTool
 from gateway.routing import PublicModel
-from gateway.stores.rows import Snapshot
+from gateway.stores.conversation_rows import Snapshot
 
 Tools = Callable[[Job], tuple[ServerTool, ...]]
 

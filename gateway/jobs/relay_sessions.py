@@ -20,8 +20,8 @@ from gateway.exchange.model import ModelRequest
 from gateway.exchange.observer import NOBODY, Happening, HeldUntil, Observer, TurnEnded, Wants
 from gateway.jobs.model import Job
 from gateway.sessions.request_kind import requester_of
+from gateway.stores.conversation_rows import ConversationRows, Snapshot
 from gateway.stores.documents import SessionKey, StoreUnavailable
-from gateway.stores.rows import ConversationRows, Snapshot
 from gateway.stores.waiting import Unsubscribe, Watchers
 
 Note = Callable[..., None]

@@ -12,7 +12,7 @@ from gateway.jobs.model import Job, JobRules, Run, Status
 from gateway.jobs.relay_sessions import JobIndex
 from gateway.outbox.feed import Feed
 from gateway.outbox.queue import OutboxQueue
-from gateway.stores.rows import JobRows
+from gateway.stores.job_rows import JobRows
 
 Note = Callable[..., None]
 

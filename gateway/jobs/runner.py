@@ -41,8 +41,8 @@ from gateway.jobs.run_services import RunExecutor, RunOutcome, SchedulerServices
 from gateway.jobs.view import show_run
 from gateway.logs import INFO, WARNING, bind_ids
 from gateway.outbox.feed import RUN_FINISHED, RUN_STARTED
+from gateway.stores.delivery_rows import OutboxItem
 from gateway.stores.documents import SessionKey, StoreUnavailable
-from gateway.stores.rows import OutboxItem
 
 log = logging.getLogger("holdgate.jobs")
 

@@ -36,8 +36,9 @@ from gateway.jobs.runner import STOPPED, JobRunner, Slots, make_failure_item, ma
 from gateway.jobs.service import DRAINING, RUNNING, STARTING, Queued
 from gateway.jobs.view import SchedulerStatus
 from gateway.outbox.feed import RUN_FINISHED
+from gateway.stores.delivery_rows import OutboxItem
 from gateway.stores.documents import LATEST, StoreUnavailable
-from gateway.stores.rows import Claimed, OutboxItem
+from gateway.stores.job_rows import Claimed
 
 NEVER = 2**62
 # At the start, the ends of runs since this time ago are published again.

@@ -24,7 +24,7 @@ from gateway.jobs.view import JobView, SchedulePreview, SchedulerStatus, show_pr
 from gateway.routing import Models
 from gateway.sessions.identity import refuse_session_id
 from gateway.stores.documents import Conflict
-from gateway.stores.rows import JobRows, RunQuery
+from gateway.stores.job_rows import JobRows, RunQuery
 from gateway.stores.waiting import Unsubscribe
 
 # Why a manual run is not started.

@@ -22,8 +22,8 @@ import msgspec
 
 from gateway.clock.protocol import Clock
 from gateway.outbox.wakeup import SubscriberLimit, Wakeup
+from gateway.stores.delivery_rows import DeliveryRows, SessionEvent
 from gateway.stores.documents import SessionKey, StoreUnavailable
-from gateway.stores.rows import DeliveryRows, SessionEvent
 from gateway.stores.waiting import Unsubscribe, Watchers
 
 Note = Callable[..., None]

@@ -19,7 +19,7 @@ from gateway.outbox.queue import OutboxQueue
 from gateway.outbox.text import REMINDER, RUN, DeliveryView, show_due_reminder, show_result
 from gateway.outbox.wakeup import SubscriberLimit, Wakeup
 from gateway.reminders.model import Reminder, Rules
-from gateway.stores.rows import OutboxItem
+from gateway.stores.delivery_rows import OutboxItem
 from gateway.stores.waiting import Unsubscribe
 
 # The limit of one page; the next request gets the rest at once.

@@ -22,8 +22,8 @@ import anyio
 from gateway.outbox.ledger import Claim, Ledger, LedgerEvents
 from gateway.outbox.wakeup import Wakeup
 from gateway.sessions.identity import UNKNOWN, Requester
+from gateway.stores.delivery_rows import DeliveryRows, OutboxItem
 from gateway.stores.documents import SessionKey, StoreUnavailable
-from gateway.stores.rows import DeliveryRows, OutboxItem
 from gateway.stores.waiting import KeyLocks, Unsubscribe
 
 Note = Callable[..., None]

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from gateway.outbox.feed import KINDS
 from gateway.reminders.model import Reminder
 from gateway.reminders.view import ToolArguments, show_arguments
-from gateway.stores.rows import OutboxItem, SessionEvent
+from gateway.stores.delivery_rows import OutboxItem, SessionEvent
 from gateway.timestamps import Timestamp, iso
 
 REMINDER: Literal["reminder"] = "reminder"

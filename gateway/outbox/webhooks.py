@@ -30,8 +30,8 @@ from gateway.clock.protocol import Clock
 from gateway.outbox.feed import Feed
 from gateway.outbox.text import encode_event
 from gateway.outbox.wakeup import Wakeup
+from gateway.stores.delivery_rows import DeliveryRows, SessionEvent
 from gateway.stores.documents import StoreUnavailable
-from gateway.stores.rows import DeliveryRows, SessionEvent
 from gateway.version import __version__
 from gateway.wire.tls import default_context
 

@@ -17,7 +17,7 @@ from gateway.reminders.model import Reminder
 from gateway.reminders.service import ReminderService
 from gateway.reminders.tool_scope import ToolScope
 from gateway.sessions.identity import UNKNOWN
-from gateway.stores.rows import OutboxItem
+from gateway.stores.delivery_rows import OutboxItem
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,8 +19,8 @@ from gateway.agents.conversations import (
 from gateway.clock import ManualClock
 from gateway.exchange.additions import AnsweredTurn, ToolDeclaration, ToolResult, UserText
 from gateway.exchange.model import Stop, ToolCall, TurnEnd
+from gateway.stores.conversation_rows import AgentConversation
 from gateway.stores.documents import Conflict, StoreUnavailable
-from gateway.stores.rows import AgentConversation
 from gateway.timestamps import iso
 from tests.agents.talking import begin, calling, messages_of, noted, reason_of, roles, room, said
 from tests.clock.holding import acting, delivered, fails, held, schedules

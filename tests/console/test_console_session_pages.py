@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from gateway.console.session_pages import SessionPages, SessionPlace, SessionQuery
 from gateway.reminders.service import KIND as CLOCK
 from gateway.sessions.session_request import KIND as STATE
+from gateway.stores.conversation_rows import AgentConversation
 from gateway.stores.documents import DocumentKey, SealedDocument, SessionKey, Stored
 from gateway.stores.memory import Memory
-from gateway.stores.rows import AgentConversation
 from gateway.stores.sqlite.rows import RowServices, open_memory_rows
 
 Entry = tuple[str, str, str, int]

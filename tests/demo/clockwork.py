@@ -21,7 +21,7 @@ from gateway.outbox.text import results_text
 from gateway.reminders import clock_calls as clock
 from gateway.reminders.model import Reminder
 from gateway.reminders.text import reminder_text, time_tag
-from gateway.stores.rows import OutboxItem
+from gateway.stores.delivery_rows import OutboxItem
 
 from .peer import Answer, asking, connected, request
 

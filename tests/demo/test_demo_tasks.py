@@ -10,7 +10,7 @@ import pytest
 from gateway.demo.phrases import CHINESE, ENGLISH
 from gateway.demo.server import DemoServer
 from gateway.jobs.schedule.model import in_words
-from gateway.stores.rows import OutboxItem
+from gateway.stores.delivery_rows import OutboxItem
 
 from .clockwork import BOTH, ZONE_NAME, Clockwork
 from .peer import connected, request

@@ -15,9 +15,9 @@ from typing import Any
 
 from gateway.errors import Headers
 from gateway.exchange.additions import ToolDeclaration
+from gateway.stores.delivery_rows import OutboxItem
 from gateway.stores.documents import DocumentKey, SealedDocument, Stored, StoreUnavailable
 from gateway.stores.memory import Memory
-from gateway.stores.rows import OutboxItem
 from gateway.stores.waiting import Unsubscribe, Watchers
 from gateway.wire.http_client.upstream import Endpoint
 

@@ -65,7 +65,7 @@ from gateway.sessions.request_session import SessionStates
 from gateway.sessions.service import Sessions
 from gateway.sessions.session_request import SessionSettings
 from gateway.sessions.task_tracker import TaskTracker
-from gateway.stores.rows import OutboxItem
+from gateway.stores.delivery_rows import OutboxItem
 from gateway.wire.heartbeats import Heartbeats
 
 from .fakes import (

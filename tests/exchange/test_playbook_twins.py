@@ -33,8 +33,8 @@ from gateway.sessions.directives.memory import NO_ATTEMPT
 from gateway.sessions.request_kind import Sentinels
 from gateway.sessions.service import SessionView
 from gateway.sessions.session_request import KIND, SessionRequest
+from gateway.stores.delivery_rows import OutboxItem
 from gateway.stores.documents import DocumentKey
-from gateway.stores.rows import OutboxItem
 
 from .playbook import DOOR, EXCHANGE, NOW, OWNER, SESSION, Scene, Stage
 

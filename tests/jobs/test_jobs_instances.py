@@ -12,7 +12,7 @@ from gateway.jobs.model import Job, JobRules, Run
 from gateway.jobs.run_rules import apply_no_result, claim_manual, finish_run
 from gateway.jobs.scheduler import Scheduler
 from gateway.jobs.service import RUNNING
-from gateway.stores.rows import Claimed
+from gateway.stores.job_rows import Claimed
 from gateway.stores.urls import system_ms
 from tests.gateway.wire import hanging
 from tests.jobs.words import (

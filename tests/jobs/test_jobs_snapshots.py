@@ -16,7 +16,7 @@ from gateway.exchange.model import ExchangeInfo, ModelRequest, Route, Stop, Turn
 from gateway.exchange.observer import NOBODY, TurnEnded
 from gateway.jobs.relay_sessions import LARGEST, JobIndex, Snapshots
 from gateway.stores import Memory, open_rows
-from gateway.stores.rows import Snapshot
+from gateway.stores.conversation_rows import Snapshot
 from gateway.stores.urls import system_ms, tell_nobody
 from tests.jobs.faults import Flaky
 from tests.jobs.words import NOW, job, seen

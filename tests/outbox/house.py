@@ -26,7 +26,7 @@ from gateway.reminders.model import ReminderRequest, Rules
 from gateway.reminders.notifier import DueNotifier
 from gateway.reminders.service import ReminderService
 from gateway.stores import Memory, open_rows
-from gateway.stores.rows import DeliveryRows, OutboxItem
+from gateway.stores.delivery_rows import DeliveryRows, OutboxItem
 from gateway.wire.http_server.connection import build_connection_class
 from gateway.wire.http_server.limits import ConnectionLimits
 from gateway.wire.http_server.refusals import NullRefusalListener

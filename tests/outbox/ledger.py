@@ -8,8 +8,8 @@ import anyio
 import anyio.lowlevel
 from msgspec.structs import replace
 
+from gateway.stores.delivery_rows import DeliveredItem, OutboxItem, SessionEvent, WaitingItems
 from gateway.stores.documents import StoreUnavailable
-from gateway.stores.rows import DeliveredItem, OutboxItem, SessionEvent, WaitingItems
 
 Where = tuple[str, str]
 

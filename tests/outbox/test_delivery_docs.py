@@ -17,7 +17,7 @@ from gateway.outbox.queue import MOST_CARRIED, MOST_CARRIED_CHARACTERS, MOST_WAI
 from gateway.outbox.text import heading
 from gateway.outbox.webhooks import DAY_MS, MOST_UNDER_WAY, Hook, Tries
 from gateway.reminders.notifier import KEPT_MS
-from gateway.stores.rows import SessionEvent
+from gateway.stores.delivery_rows import SessionEvent
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT.joinpath("docs/delivery.md").read_text()

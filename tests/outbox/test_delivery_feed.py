@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import Draining, TooMany
 from gateway.outbox.feed import Feed
-from gateway.stores.rows import SessionEvent
+from gateway.stores.delivery_rows import SessionEvent
 from tests.outbox.house import OWNER, SESSION, WEEK, House, build, living
 from tests.outbox.ledger import Ledger
 from tests.run import until

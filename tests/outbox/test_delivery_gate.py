@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.stores.rows import OutboxItem
+from gateway.stores.delivery_rows import OutboxItem
 from tests.clock.reminding import NO_HOLD, remind, reminding
 from tests.gateway.wire import get, in_turn, request, streaming, turn
 from tests.outbox.house import MINUTE, NOW, SOON, answer_of

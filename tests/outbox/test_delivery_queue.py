@@ -8,8 +8,8 @@ import pytest
 from gateway.outbox.ledger import Claim
 from gateway.outbox.queue import MOST_CARRIED, MOST_WAITING, TRIMMED_AFTER, OutboxQueue
 from gateway.outbox.text import results_text
+from gateway.stores.delivery_rows import OutboxItem
 from gateway.stores.documents import StoreUnavailable
-from gateway.stores.rows import OutboxItem
 from tests.outbox.house import OWNER, SESSION, House, Notes, build, living
 from tests.outbox.ledger import Ledger
 from tests.run import until

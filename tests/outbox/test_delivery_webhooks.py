@@ -16,7 +16,7 @@ import pytest
 from gateway.outbox.webhooks import Hook, Tries
 from gateway.reminders.service import SHAPE
 from gateway.stores import open_documents, open_rows
-from gateway.stores.rows import DeliveryRows
+from gateway.stores.delivery_rows import DeliveryRows
 from tests.outbox.house import MINUTE, NOW, House, build, living
 from tests.outbox.ledger import Ledger
 from tests.outbox.receiver import (

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gateway.jobs.model import Job, Run
 from gateway.jobs.schedule.model import Every, next_due
 from gateway.stores import Documents, Rows, open_documents, open_rows
-from gateway.stores.rows import Claimed
+from gateway.stores.job_rows import Claimed
 from gateway.stores.sqlite.documents import open_sqlite
 
 from .shapes import SHAPES

@@ -17,7 +17,7 @@ import anyio
 
 from gateway.jobs.model import Run
 from gateway.stores import Rows
-from gateway.stores.rows import OutboxItem
+from gateway.stores.delivery_rows import OutboxItem
 from gateway.usage.model import RowKey, UsageBatch, UsageCounts
 
 from .row_backends import STEP, RowBackend, due, ended, idle, job, same

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.stores import Rows
-from gateway.stores.rows import DeliveryRows, OutboxItem, SessionEvent
+from gateway.stores.delivery_rows import DeliveryRows, OutboxItem, SessionEvent
 from gateway.stores.sqlite import deliveries as module
 
 from .row_backends import DURABLE, NAMES, NOON, RowBackend

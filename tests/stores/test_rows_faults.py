@@ -10,8 +10,9 @@ import pytest
 
 from gateway.jobs.model import Job
 from gateway.stores import Rows, StoreUnavailable
+from gateway.stores.conversation_rows import AgentConversation
+from gateway.stores.delivery_rows import OutboxItem
 from gateway.stores.disk import ProcessLock
-from gateway.stores.rows import AgentConversation, OutboxItem
 
 from .mounts import read_only, small_disk
 from .row_backends import DURABLE, STEP, RowBackend, due, ended, idle, job, same

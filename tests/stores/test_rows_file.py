@@ -20,8 +20,8 @@ from gateway.stores import (
     open_rows,
     update,
 )
+from gateway.stores.conversation_rows import Snapshot
 from gateway.stores.documents import Documents
-from gateway.stores.rows import Snapshot
 from gateway.stores.sqlite import (
     conversations,
     deliveries,

@@ -13,7 +13,7 @@ from gateway.errors import TooMany
 from gateway.jobs.model import Job
 from gateway.jobs.schedule.model import At, Cron
 from gateway.stores import Conflict, Rows
-from gateway.stores.rows import JobRows
+from gateway.stores.job_rows import JobRows
 
 from .row_backends import NAMES, RowBackend, due, job, same
 

@@ -24,7 +24,8 @@ from gateway.errors import TooMany
 from gateway.jobs.model import Job, Run
 from gateway.jobs.schedule.model import next_due
 from gateway.stores import Conflict, Rows
-from gateway.stores.rows import Claimed, OutboxItem
+from gateway.stores.delivery_rows import OutboxItem
+from gateway.stores.job_rows import Claimed
 
 from .row_backends import STEP, RowBackend, cut, due, ended, idle, job, manually
 

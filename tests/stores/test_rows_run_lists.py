@@ -10,7 +10,7 @@ import pytest
 
 from gateway.jobs.model import Job
 from gateway.stores import Rows
-from gateway.stores.rows import JobRows, RunQuery
+from gateway.stores.job_rows import JobRows, RunQuery
 from gateway.stores.sqlite.database import migrate
 from gateway.stores.sqlite.job_table import encode_row
 from gateway.stores.sqlite.schema import MIGRATIONS

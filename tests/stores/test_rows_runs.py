@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from gateway.jobs.model import Job, Run
 from gateway.jobs.schedule.model import At
 from gateway.stores import Rows
+from gateway.stores.delivery_rows import OutboxItem
 from gateway.stores.documents import LATEST
-from gateway.stores.rows import Claimed, JobRows, OutboxItem
+from gateway.stores.job_rows import Claimed, JobRows
 
 from .row_backends import (
     DURABLE,

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.stores import Conflict, Rows
-from gateway.stores.rows import AgentConversation, LockRows, Snapshot
+from gateway.stores.conversation_rows import AgentConversation, LockRows, Snapshot
 from gateway.stores.sqlite.conversations import MemoryLocks, SqliteLocks
 
 from .row_backends import DURABLE, NAMES, NOON, RowBackend

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from gateway.stores.conversation_rows import AgentConversation, Snapshot
 from gateway.stores.documents import Conflict, SessionKey
-from gateway.stores.rows import AgentConversation, Snapshot
 from gateway.stores.sqlite.engine import Engine
 
 FIND = """SELECT owner, agent, session, messages, version, updated_ms FROM conversations

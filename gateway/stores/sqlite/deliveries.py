@@ -15,8 +15,8 @@ from heapq import nlargest
 from msgspec.structs import replace
 
 from gateway.jobs.run_rules import write_missed_notice
+from gateway.stores.delivery_rows import DeliveredItem, OutboxItem, SessionEvent, WaitingItems
 from gateway.stores.documents import SessionKey
-from gateway.stores.rows import DeliveredItem, OutboxItem, SessionEvent, WaitingItems
 from gateway.stores.sqlite.engine import Engine
 
 ITEM_COLUMNS = "id, owner, session, at_ms, text, job_id, run_id, name, status, missed"

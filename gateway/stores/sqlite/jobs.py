@@ -21,8 +21,9 @@ from msgspec.structs import replace
 from gateway.jobs.model import Job, Run, Status
 from gateway.jobs.run_rules import OVER
 from gateway.jobs.schedule.model import next_due
+from gateway.stores.delivery_rows import OutboxItem
 from gateway.stores.documents import LATEST, OnQuarantine, StoreUnavailable
-from gateway.stores.rows import Claimed, Notice, OutboxItem, RunQuery, no_notice
+from gateway.stores.job_rows import Claimed, Notice, RunQuery, no_notice
 from gateway.stores.sqlite import job_table, run_lists
 from gateway.stores.sqlite.deliveries import add_item
 from gateway.stores.sqlite.engine import Engine

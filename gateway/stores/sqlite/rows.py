@@ -9,9 +9,12 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
+from gateway.stores.conversation_rows import ConversationRows, LockRows
+from gateway.stores.delivery_rows import DeliveryRows
 from gateway.stores.disk import ROWS_FILE, ROWS_MARKER, ProcessLock
 from gateway.stores.documents import OnQuarantine
-from gateway.stores.rows import ConversationRows, DeliveryRows, JobRows, LockRows, UsageRows
+from gateway.stores.job_rows import JobRows
+from gateway.stores.rows import UsageRows
 from gateway.stores.sqlite.conversations import MemoryLocks, SqliteConversations, SqliteLocks
 from gateway.stores.sqlite.deliveries import SqliteDeliveries
 from gateway.stores.sqlite.documents import Sqlite

@@ -1,0 +1,83 @@
+"""The protocols of a store of conversations, snapshots and locks of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+
+class AgentConversation(msgspec.Struct, frozen=True):
+    """The messages of an agent's session, as a JSON array, and their version."""
+
+    owner: str
+    agent: str
+    session: str
+    messages: bytes = b"[]"
+    version: int = 0
+    updated_ms: int = 0
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A relay session's last request, and the text that answered it."""
+
+    dialect: str
+    model: str
+    body: bytes
+    answer: str
+    updated_ms: int = 0
+    headers: tuple[tuple[str, str], ...] = ()
+    """Headers that belong to the body, such as its betas; never a credential."""
+
+
+class ConversationRows(Protocol):
+    """Conversations of agents, and snapshots of relay sessions."""
+
+    async def get(self, owner: str, agent: str, session: str) -> AgentConversation | None:
+        """Return a conversation."""
+
+    async def of_session(self, owner: str, session: str) -> list[AgentConversation]:
+        """Return the conversations of a session, with whatever agent, the newest first."""
+
+    async def put(self, conversation: AgentConversation) -> int:
+        """Replace the conversation of the given version (0: new); return the new version.
+
+        No version is used twice. Without `updated_ms` the store sets the time. Raise `Conflict` if
+        the conversation has another version.
+        """
+
+    async def listing(
+        self, owner: str, before: tuple[int, str] | None, limit: int
+    ) -> list[tuple[int, str, str]]:
+        """Return (updated_ms, session, agent), newest first, after a (updated_ms, session)."""
+
+    async def find_updated(self, owner: str, sessions: Sequence[str]) -> list[tuple[int, str, str]]:
+        """Return (updated_ms, session, agent) of these sessions, newest first."""
+
+    async def list_owners(self) -> list[str]:
+        """Return the owners of all conversations."""
+
+    async def forget(self, owner: str, session: str) -> int:
+        """Delete a session's conversations and its snapshot; return how many conversations."""
+
+    async def snapshot(self, owner: str, session: str) -> Snapshot | None:
+        """Return the snapshot of a relay session."""
+
+    async def keep_snapshot(self, owner: str, session: str, snapshot: Snapshot) -> None:
+        """Replace the snapshot of a relay session."""
+
+
+class LockRows(Protocol):
+    """Locks: one holder for each session, by token, as long as the lease is renewed."""
+
+    async def take(
+        self, owner: str, session: str, token: str, reason: str, ttl_ms: int
+    ) -> str | None:
+        """Take the lock; return None if that worked, else the reason of the holder."""
+
+    async def extend(self, owner: str, session: str, token: str, ttl_ms: int) -> bool:
+        """Renew the lease; return False if this token no longer holds the lock."""
+
+    async def release(self, owner: str, session: str, token: str) -> bool:
+        """Release the lock if this token holds it; return whether it did."""
