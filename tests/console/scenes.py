@@ -21,7 +21,11 @@ WORDS: dict[str, dict[str, str]] = {
     language: json.loads(FOLDER.joinpath(f"words-{language}.json").read_text())
     for language in ("en", "zh")
 }
-SETTINGS = {"ROUTECODEX_CLOCK_NTP": "off", "HOLDGATE_CLOCK__HOLD_MAX_MS": "600000"}
+SETTINGS = {
+    "ROUTECODEX_CLOCK_NTP": "off",
+    "HOLDGATE_CLOCK__HOLD_MAX_MS": "3600000",
+    "HOLDGATE_CLOCK__HOLD_TOTAL_MS": "3600000",
+}
 KEY = "sk-console-tests-open-sesame"
 LONG_NAME = "Water-the-plants-on-the-balcony-and-in-the-kitchen 每个工作日的早晨给阳台上的花浇水"
 QUICK = "demo: tokens=20 delay_ms=5"
@@ -121,7 +125,7 @@ def let_things_happen(home: Path) -> Iterator[Happened]:
         visitor.chat("broken", "demo: tokens=20 delay_ms=0 drop_after=10")
         visitor.chat("rounds", f'<**stopMessage:"{QUICK}",2**> {QUICK}')
         visitor.chat("plans", "<**!demo**> remind me in 3 hours to drink tea")
-        visitor.chat_and_stay("tea", "remind me in 500 seconds to drink tea")
+        visitor.chat_and_stay("tea", "remind me in 3000 seconds to drink tea")
         visitor.client.post(
             "/api/chat", json={"agentId": "demo", "sessionId": "talk", "message": "tell me a joke"}
         )
@@ -209,7 +213,7 @@ async def get_answer(page: Page, words: dict[str, str]) -> None:
 
 
 async def get_hold(page: Page, words: dict[str, str]) -> None:
-    await say_in_chat(page, words, "remind me in 400 seconds to drink tea")
+    await say_in_chat(page, words, "remind me in 3000 seconds to drink tea")
     await expect(page.locator(".waiting")).to_be_visible(timeout=15_000)
 
 
