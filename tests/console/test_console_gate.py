@@ -49,7 +49,7 @@ class Diary:
                 asked = json.loads((await peer.request()).body)
                 self.asked.append(time.monotonic())
                 spoken = sum(message["role"] == "assistant" for message in asked["messages"])
-                await anyio.sleep(0.06)
+                await anyio.sleep(0.15)
                 await peer.send(*acts[min(spoken, len(acts) - 1)](asked, "abcdefgh"[spoken]))
                 self.ended.append(time.monotonic())
 
@@ -101,6 +101,8 @@ class TestOneAnswerOverItsTurns:
             client = await gate.start(talk(TWICE), SESSION, "x-request-id: tea")
             page = await FeedPage.open(gate, "exchange:tea,live,summary")
             snapshots: list[Any] = []
+            # The request was sent; that it has begun is another thing.
+            await wait_for_row(gate)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(collect_trails, gate, "tea", snapshots)
                 live = await page.until("exchange:tea", "trail", state="holding")
