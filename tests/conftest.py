@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("few", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("searching", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 

@@ -292,7 +292,7 @@ def test_the_audit_fails_it_only_with_a_known_vulnerability(
         "mypy",
         "coverage*run",
         "pure-3.12/*pytest",
-        "-n*3",
+        "-n*5",
         "-m?alone",
         "coverage*report",
     ],
@@ -324,7 +324,7 @@ def test_arguments_run_a_part_of_the_tests(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("step", ["coverage*run", "pure-3.12/*pytest", "-n*3"])
+@pytest.mark.parametrize("step", ["mypy", "coverage*run", "pure-3.12/*pytest", "-n*5"])
 def test_ended_it_ends_its_steps(machine: Machine, step: str, number: int) -> None:
     script = make_tree(machine, waiting=step)
     write_program(machine.bin, "python3.12", FAKE_PYTHON.format(version="3.12"))

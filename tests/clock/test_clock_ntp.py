@@ -127,7 +127,7 @@ async def test_a_failure_changes_status_and_error_only(bad: Behaviour, reason: s
     behaviour = well(off_s=5)
     with serving(lambda question: behaviour(question)) as (server,):
         # Only who waits for an answer that never comes is in a hurry.
-        clock = clock_of(server, timeout_ms=400 if bad is never else 10_000)
+        clock = clock_of(server, timeout_ms=400 if bad is never else 2000)
         good = await clock.sync()
         behaviour = bad
         state = await clock.sync()

@@ -5,8 +5,9 @@ Each pair is asked on two stages of the same kind, so that neither sees what the
 
 from __future__ import annotations
 
+import asyncio
 import json
-from contextlib import aclosing
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -248,14 +249,30 @@ def test_addresses(body: dict[str, Any], to: str, additions: tuple[Addition, ...
     anyio.run(compare_addresses, body, to, additions)
 
 
-async def compare_readings(asking: Asking, headers: Headers, prefers_stream: bool) -> None:
+class HelperLoop(NamedTuple):
+    """A loop that stays over all examples, and with it the helper process that it started."""
+
+    runner: asyncio.Runner
+    offload: Offload
+
+
+@pytest.fixture(scope="module")
+def helper_loop() -> Iterator[HelperLoop]:
+    with asyncio.Runner() as runner:
+        offload = Offload()
+        yield HelperLoop(runner, offload)
+        runner.run(offload.aclose())
+
+
+async def compare_readings(
+    offload: Offload, asking: Asking, headers: Headers, prefers_stream: bool
+) -> None:
     rules = ReadingRules(100, "m", frozenset({"dice"}), Sentinels((), ()))
     found = []
     for above in (2**63, -1):
-        async with aclosing(Offload()) as offload:
-            offload.above = above
-            reader = ModelRequestReader(DIALECT, offload, rules)
-            found.append(await reader.read(read(asking).body, prefers_stream, headers, OWNER))
+        offload.above = above
+        reader = ModelRequestReader(DIALECT, offload, rules)
+        found.append(await reader.read(read(asking).body, prefers_stream, headers, OWNER))
     fast, general = found
     assert (fast.who, fast.previous) == (general.who, general.previous)
     # What is read at once of a large request is asked of others when somebody wants to know it.
@@ -265,16 +282,17 @@ async def compare_readings(asking: Asking, headers: Headers, prefers_stream: boo
     assert bool(fast.asked.tools) == bool(general.asked.tools)
 
 
-# Each example starts a helper process.
-@pytest.mark.timeout(300)
 @given(
     ASKINGS,
     st.sampled_from([(), ((b"x-session-id", b"s"),), ((b"accept", b"text/event-stream"),)]),
     st.booleans(),
 )
-def test_readings(asking: Asking, headers: Headers, prefers_stream: bool) -> None:
+def test_readings(
+    helper_loop: HelperLoop, asking: Asking, headers: Headers, prefers_stream: bool
+) -> None:
     """`ModelRequestReader.read` reads small requests as `_read_large` reads large ones."""
-    anyio.run(compare_readings, asking, headers, prefers_stream)
+    runner, offload = helper_loop
+    runner.run(compare_readings(offload, asking, headers, prefers_stream))
 
 
 async def test_the_fast_forms_are_taken_where_nothing_is_kept() -> None:
