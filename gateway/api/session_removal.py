@@ -13,7 +13,7 @@ from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.service import JobService
 from gateway.outbox.queue import OutboxQueue
 from gateway.reminders.holds import Holds
-from gateway.reminders.service import KIND as CLOCK
+from gateway.reminders.reminder_documents import KIND as CLOCK
 from gateway.reminders.service import ReminderService
 from gateway.sessions.call_signatures import KIND as SIGNATURES
 from gateway.sessions.identity import sub_agent_prefix

@@ -44,7 +44,7 @@ from gateway.exchange.rules import RULES, Rule
 from gateway.logs import EventLog, LogWriter
 from gateway.metrics import Metrics
 from gateway.reminders.holds import Holds
-from gateway.reminders.service import SHAPE as REMINDERS
+from gateway.reminders.reminder_documents import SHAPE as REMINDERS
 from gateway.sessions.call_signatures import SHAPE as SIGNATURES
 from gateway.sessions.session_request import SHAPE
 from gateway.stores import open_documents

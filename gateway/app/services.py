@@ -91,7 +91,7 @@ class GatewayServices:
         rules = wiring.reminder_rules(config)
         self.reminders = ReminderService(store, clock, rules, note, tick_ms=tick_ms)
         self.deliveries = OutboxQueue(rows.deliveries, note)
-        self.job_index = JobIndex()
+        self.job_index = JobIndex(store.hints)
         if not config.cron.enabled:
             # Without a scheduler nobody else loads it.
             self.job_index.load(())

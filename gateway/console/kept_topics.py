@@ -39,7 +39,7 @@ class JobTopics:
         )
 
     def _poll(self, read: Callable[[], Awaitable[Mapping[str, object]]]) -> PolledTopic:
-        return PolledTopic(read, stamp=lambda: self.index.changes)
+        return PolledTopic(read, stamp=lambda: self.index.latest_change)
 
     async def _read_all(self, viewer: Viewer) -> Mapping[str, object]:
         found = await self.rows.listing(viewer.scope, None, None)

@@ -16,7 +16,7 @@ from gateway.exchange.machine import State
 from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.model import Job
 from gateway.jobs.view import SchedulerStatus
-from gateway.reminders.service import KIND as REMINDERS
+from gateway.reminders.reminder_documents import KIND as REMINDERS
 from gateway.reminders.service import ReminderService
 from gateway.reminders.view import NtpView
 from gateway.stores.documents import StoreUnavailable

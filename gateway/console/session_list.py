@@ -14,7 +14,7 @@ from gateway.console.session_pages import SessionPages, SessionPlace, SessionQue
 from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.service import JobService
 from gateway.outbox.queue import OutboxQueue
-from gateway.reminders.service import KIND as CLOCK
+from gateway.reminders.reminder_documents import KIND as CLOCK
 from gateway.reminders.service import ReminderService
 from gateway.sessions.request_session import SessionStates
 from gateway.sessions.session_request import KIND as STATE

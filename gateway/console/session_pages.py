@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import anyio.lowlevel
 
-from gateway.reminders.service import KIND as CLOCK
+from gateway.reminders.reminder_documents import KIND as CLOCK
 from gateway.sessions.session_request import KIND as STATE
 from gateway.stores.conversation_rows import ConversationRows
 from gateway.stores.documents import Documents, Listed, SessionKey

@@ -40,6 +40,7 @@ from gateway.sessions.request_kind import Sentinels, read_facts
 from gateway.sessions.service import Sessions, SessionView
 from gateway.sessions.session_request import KIND, Kind, SessionRequest
 from gateway.stores.documents import DocumentKey
+from gateway.stores.hints import SessionHints
 from gateway.wire.http_client.upstream import Upstream
 
 # Upstreams of this dialect may answer nothing at all when the time follows the results of tools.
@@ -142,7 +143,7 @@ class ExchangePreparer:
         limits = self.limits
         if limits is not None:
             limits.check(given.owner, given.dialect.name)
-        request = _in_session(given)
+        request = _in_session(given, self.sessions.states.hints)
         if not given.acts:
             view = await self.sessions.look(request)
         elif (seen := self.sessions.glance(request)) is not None:
@@ -210,7 +211,8 @@ class ExchangePreparer:
 
     async def preview(self, given: ExchangeInput) -> SessionView:
         """Say what would be sent of a request; nothing acts and nothing is kept."""
-        return await self.sessions.preview(_in_session(given), self.exchange_services.upstreams)
+        request = _in_session(given, self.sessions.states.hints)
+        return await self.sessions.preview(request, self.exchange_services.upstreams)
 
     def _skip_keyless(
         self, routes: tuple[Route, ...], client_key: Headers | None
@@ -296,7 +298,7 @@ def _find_routes(models: Models, model: PublicModel, view: SessionView) -> tuple
     raise NoRoute(no_route(view.asked.model, routing))
 
 
-def _in_session(given: ExchangeInput) -> SessionRequest:
+def _in_session(given: ExchangeInput, hints: SessionHints) -> SessionRequest:
     return SessionRequest(
         given.owner,
         given.session,
@@ -306,6 +308,7 @@ def _in_session(given: ExchangeInput) -> SessionRequest:
         None if given.session is None else DocumentKey(KIND, given.owner, given.session),
         attempt=given.attempt,
         main=given.main,
+        mark=hints.mark(),
     )
 
 

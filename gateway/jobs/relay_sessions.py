@@ -22,6 +22,7 @@ from gateway.jobs.model import Job
 from gateway.sessions.request_kind import requester_of
 from gateway.stores.conversation_rows import ConversationRows, Snapshot
 from gateway.stores.documents import SessionKey, StoreUnavailable
+from gateway.stores.hints import JOBS, SessionHints
 from gateway.stores.waiting import Unsubscribe, Watchers
 
 Note = Callable[..., None]
@@ -47,15 +48,19 @@ class JobIndex:
     Subscribers hear of changes of all jobs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hints: SessionHints | None = None) -> None:
+        self._hints = hints or SessionHints()
         self._jobs: dict[SessionKey, dict[str, Job]] = {}
         self._session_keys: dict[str, SessionKey] = {}
         self._watchers = Watchers()
         self._listeners: tuple[JobListener, ...] = ()
-        self.changes = 0
-        """How often any job changed, an agent's too."""
         self._changed: set[str] | None = set()
         """The jobs that changed before all were loaded; None since then."""
+
+    @property
+    def latest_change(self) -> int:
+        """The number of the last change of any job, an agent's too."""
+        return self._hints.latest(JOBS)
 
     @property
     def is_loaded(self) -> bool:
@@ -96,6 +101,7 @@ class JobIndex:
 
     def note_removal(self, job: Job) -> None:
         """Remove a job that was deleted."""
+        self._hints.tell(JOBS, (job.user_id, job.session_id), elsewhere=False)
         self.drop(job.job_id)
         self._announce(job)
 
@@ -105,10 +111,10 @@ class JobIndex:
 
     def put(self, job: Job) -> None:
         """Add or replace a job."""
-        self.changes += 1
         if self._changed is not None:
             self._changed.add(job.job_id)
         session_key = (job.user_id, job.session_id)
+        self._hints.tell(JOBS, session_key, elsewhere=False)
         if self._session_keys.get(job.job_id, session_key) != session_key or job.agent_id:
             self.drop(job.job_id)
         if job.agent_id:
@@ -121,7 +127,6 @@ class JobIndex:
 
     def drop(self, job_id: str) -> None:
         """Remove a job."""
-        self.changes += 1
         if self._changed is not None:
             self._changed.add(job_id)
         session_key = self._session_keys.pop(job_id, None)

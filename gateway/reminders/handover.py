@@ -15,7 +15,8 @@ import anyio
 
 from gateway.clock.timer_queue import TimerQueue
 from gateway.outbox.wakeup import Wakeup
-from gateway.reminders.service import KIND, ReminderService
+from gateway.reminders.reminder_documents import KIND
+from gateway.reminders.service import ReminderService
 from gateway.sessions.identity import SUB_AGENT
 from gateway.stores.documents import LATEST, SessionKey, StoreUnavailable
 from gateway.stores.waiting import Unsubscribe

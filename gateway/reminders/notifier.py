@@ -28,7 +28,8 @@ from gateway.outbox.feed import REMINDER_DUE, Feed
 from gateway.outbox.text import show_due_reminder
 from gateway.outbox.wakeup import Wakeup
 from gateway.reminders.model import Reminder
-from gateway.reminders.service import KIND, ReminderService
+from gateway.reminders.reminder_documents import KIND
+from gateway.reminders.service import ReminderService
 from gateway.stores.documents import Listed, SessionKey, StoreUnavailable
 from gateway.stores.waiting import Unsubscribe
 

@@ -82,7 +82,7 @@ class ReminderRecords:
     def __init__(self, note: Callable[..., None]) -> None:
         self.counts = ReminderCounts()
         self.recent = RecentlyEnded()
-        self._note = note
+        self.note = note
 
     def add_ended(
         self, key: SessionKey, reminders: tuple[Reminder, ...], outcome: str, at_ms: int
@@ -97,12 +97,12 @@ class ReminderRecords:
         (owner, session), first = key, earliest_due(ReminderList(about))
         due = None if first is None else iso(first)
         who = {"owner": owner, "session": session, "count": len(about)}
-        self._note(event, **who, earliest_due=due, store="ok", **more)
+        self.note(event, **who, earliest_due=due, store="ok", **more)
 
     def log_trouble(self, event: str, key: SessionKey, error: StoreUnavailable) -> None:
         """Log why something could not be done."""
         owner, session = key
-        self._note(event, owner=owner, session=session, store="failed", why=error.message)
+        self.note(event, owner=owner, session=session, store="failed", why=error.message)
 
 
 def join_ids(reminders: tuple[Reminder, ...]) -> str:

@@ -1,12 +1,11 @@
 """Schedules, lists, reserves, delivers and sweeps reminders.
 
 The reminders of a session are one document. Every change is a pure function of that document
-(gateway/reminders/model.py), applied by `_amend`, which is the only writer. With every change it
-also writes owed deliveries and removes expired reminders, so that nobody changes a reminder that
-has already ended. When a call returns, its change is durable.
+(gateway/reminders/model.py), applied by `ReminderDocuments.amend`. When a call returns, its change
+is durable.
 
 The ledger (gateway/outbox/ledger.py) knows which turn carries a reminder now, and which deliveries
-are not written yet (owed). A read is the document with the owed deliveries applied to it.
+are not written yet (owed).
 
 There are two kinds of time. Due is judged by the corrected time, which may step. Expired is judged
 by the earliest time that it can be (`ClockSteps.past_ms`): a clock that is ahead for a while
@@ -15,7 +14,7 @@ removes nothing. If the store is down, requests go on without reminders.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from contextlib import aclosing
 from itertools import islice
 from typing import NoReturn, TypeVar
@@ -24,7 +23,6 @@ from uuid import uuid4
 import anyio
 
 from gateway.clock.protocol import Clock
-from gateway.clock.system import ClockSteps
 from gateway.outbox.ledger import Claim, Ledger, LedgerEvents
 from gateway.reminders.handover_model import drop_passed, inherit, mark_passed, next_handover
 from gateway.reminders.model import (
@@ -35,22 +33,26 @@ from gateway.reminders.model import (
     Rules,
     cancel,
     clear,
-    decode_reminders,
     deliver,
     due,
-    earliest_due,
-    encode_reminders,
-    expire,
     next_ready,
     schedule,
 )
 from gateway.reminders.records import (
     CANCELLED,
     DELIVERED,
-    EXPIRED,
     EndedReminder,
+    ReminderCounts,
     ReminderRecords,
     join_ids,
+)
+from gateway.reminders.reminder_documents import (
+    KIND,
+    PATIENCE_SECONDS,
+    SHAPE,
+    Change,
+    ReminderDocuments,
+    keep_reminders,
 )
 from gateway.sessions.identity import UNKNOWN, Requester
 from gateway.stores.documents import (
@@ -58,9 +60,7 @@ from gateway.stores.documents import (
     DocumentKey,
     Documents,
     SessionKey,
-    Shape,
     StoreUnavailable,
-    amend,
     fetch,
     iterate_due,
 )
@@ -68,18 +68,13 @@ from gateway.stores.waiting import Unsubscribe, join_both
 
 R = TypeVar("R")
 Note = Callable[..., None]
-Change = Callable[[ReminderList], tuple[ReminderList, R]]
 
-KIND = "clock"
-SHAPE = Shape(KIND, 1, ReminderList(), encode_reminders, decode_reminders, earliest_due)
 EVENTS = LedgerEvents(
     reserved="reminders_reserved",
     committed="reminders_committed",
     released="reminders_released",
     owed="reminders_owed",
 )
-# A change waits for the disk and for earlier changes; a store that takes longer is down.
-PATIENCE_SECONDS = 30.0
 TICK_MS = 60_000
 
 
@@ -96,22 +91,41 @@ class ReminderService:
         tick_ms: int = TICK_MS,
     ) -> None:
         self.store = store
+        self.hints = store.hints
         self.clock = clock
-        self.rules = rules
         self.note = note
         self.events = EVENTS
         self._records = ReminderRecords(note)
-        self.counts = self._records.counts
+        self._ledger: Ledger[Reminder] = Ledger(self)
+        self._documents = ReminderDocuments(
+            store, self._ledger, self._records, clock, rules, tick_ms
+        )
+        self._documents.patience = patience
         self.on_schedule: Callable[[str, str], None] = lambda owner, session: None
         """Called with owner and session whenever something was scheduled."""
         self.on_delegated: Callable[[str, str], None] = lambda owner, session: None
         """Called with owner and session whenever a sub-agent scheduled something."""
-        self._steps = ClockSteps(clock, tick_ms)
-        self._patience = patience
-        self._ledger: Ledger[Reminder] = Ledger(self)
 
     def __repr__(self) -> str:
         return f"<Reminders {self._ledger!r}>"
+
+    @property
+    def counts(self) -> ReminderCounts:
+        """What was done with reminders since the process began."""
+        return self._records.counts
+
+    @counts.setter
+    def counts(self, counts: ReminderCounts) -> None:
+        self._records.counts = counts
+
+    @property
+    def rules(self) -> Rules:
+        """The operator's settings."""
+        return self._documents.rules
+
+    @rules.setter
+    def rules(self, rules: Rules) -> None:
+        self._documents.rules = rules
 
     # What a session has.
 
@@ -119,7 +133,7 @@ class ReminderService:
         """Return a session's reminders that have not expired; raise if the store is down."""
         key = (owner, session)
         try:
-            reminders = await self._read(key)
+            reminders = await self._documents.read(key)
         except StoreUnavailable as error:
             self._records.log_trouble("reminders_not_read", key, error)
             raise
@@ -130,7 +144,7 @@ class ReminderService:
         """Return a session's undelivered reminders, reserved or not; raise if the store is down."""
         if self.surely_idle(owner, session):
             return ()
-        reminders = await self._read((owner, session))
+        reminders = await self._documents.read((owner, session))
         return tuple(reminder for reminder in reminders.items if reminder.is_pending)
 
     def surely_idle(self, owner: str, session: str) -> bool:
@@ -226,7 +240,7 @@ class ReminderService:
                     "reminders_passed_on", key, arrived, main=main, tasks=join_ids(arrived)
                 )
                 self.on_schedule(owner, main)
-        return next_handover(await self._read(key))
+        return next_handover(await self._documents.read(key))
 
     async def cancel(self, owner: str, session: str, reminder_id: str) -> bool:
         """Remove a reminder, durably; return False if there is no such reminder."""
@@ -319,7 +333,7 @@ class ReminderService:
 
     async def write_delivered(self, key: SessionKey) -> None:
         """Write the owed deliveries of a session; raise if the store is down."""
-        await self._amend(key, _keep)
+        await self._documents.amend(key, keep_reminders)
 
     # The sweep.
 
@@ -338,111 +352,30 @@ class ReminderService:
         expired = 0
         debtors = iter(self._ledger.debtors())
         while keys := tuple(islice(debtors, AT_ONCE)):
-            expired += await self._tidy(keys)
+            expired += await self._documents.tidy(keys)
         # A clock that is ahead for a while must not remove anything.
-        before_ms = self._steps.past_ms() - self.rules.retention_ms
+        before_ms = self._documents.past_ms - self.rules.retention_ms
         async with aclosing(iterate_due(self.store, KIND, before_ms)) as found:
             async for documents in found:
-                expired += await self._tidy([(one.owner, one.session) for one in documents])
+                expired += await self._documents.tidy(
+                    [(one.owner, one.session) for one in documents]
+                )
         return expired
-
-    async def _tidy(self, keys: Sequence[SessionKey]) -> int:
-        """Sweep some sessions side by side; return how many undelivered reminders expired."""
-        expired: list[int] = []
-        troubles: list[StoreUnavailable] = []
-
-        async def tidy(key: SessionKey) -> None:
-            try:
-                _, lost = await self._amend(key, _keep)
-                expired.append(lost)
-            except StoreUnavailable as error:
-                troubles.append(error)
-
-        async with anyio.create_task_group() as group:
-            for key in keys:
-                group.start_soon(tidy, key)
-        if troubles:
-            self.note("reminders_not_swept", sessions=len(troubles), why=troubles[0].message)
-        return sum(expired)
-
-    # The document.
-
-    async def _read(self, key: SessionKey) -> ReminderList:
-        """Return a session's reminders that have not expired, with owed deliveries applied."""
-        document, locks = DocumentKey(KIND, *key), self.store.key_locks
-        # Locked, so that it does not overlap a write of deliveries (see the ledger).
-        await locks.acquire(document)
-        try:
-            reminders = await fetch(self.store, document, SHAPE)
-        finally:
-            locks.release(document)
-        if not reminders.items:
-            return reminders
-        applied = self._apply_owed(key, reminders)
-        return expire(applied, self._steps.past_ms(), self.rules)[0]
 
     async def _read_or_nothing(self, key: SessionKey) -> ReminderList:
         try:
-            return await self._read(key)
+            return await self._documents.read(key)
         except StoreUnavailable as error:
             self._records.log_trouble("reminders_not_read", key, error)
             return ReminderList()
 
     async def _change(self, key: SessionKey, change: Change[R]) -> R:
         try:
-            return (await self._amend(key, change))[0]
+            return (await self._documents.amend(key, change))[0]
         except StoreUnavailable as error:
             self._records.log_trouble("reminders_not_stored", key, error)
             raise
 
-    async def _amend(self, key: SessionKey, change: Change[R]) -> tuple[R, int]:
-        """Change a session's reminders; also write owed deliveries and remove expired reminders.
-
-        A caller that is cancelled meanwhile waits for the outcome, up to the time limit.
-        """
-
-        def whole(
-            stored: ReminderList,
-        ) -> tuple[ReminderList, tuple[R, tuple[Reminder, ...], list[str]]]:
-            past_ms = self._steps.past_ms()
-            # Owed deliveries first: a delivered reminder does not count as expired undelivered.
-            applied = self._apply_owed(key, stored)
-            living, lost = expire(applied, past_ms, self.rules, self._ledger.list_held(key))
-            changed, answer = change(living)
-            return changed, (answer, lost, self._find_settled(key, stored, past_ms))
-
-        with anyio.move_on_after(self._patience, shield=True):
-            document = DocumentKey(KIND, *key)
-            answer, lost, settled = await amend(self.store, document, whole, SHAPE)
-            self._ledger.settle(key, settled)
-            if lost:
-                self.counts.expired += len(lost)
-                self._records.add_ended(key, lost, EXPIRED, self.clock.now_ms())
-                self._records.log("reminders_expired", key, lost, tasks=join_ids(lost))
-            return answer, len(lost)
-        raise StoreUnavailable("The store of reminders does not answer; try again later.")
-
-    def _apply_owed(self, key: SessionKey, reminders: ReminderList) -> ReminderList:
-        """Return a session's reminders with the owed deliveries applied."""
-        for reminder_id, at_ms in self._ledger.list_owed(key).items():
-            reminders = deliver(reminders, (reminder_id,), at_ms)
-        return reminders
-
-    def _find_settled(self, key: SessionKey, stored: ReminderList, past_ms: int) -> list[str]:
-        """Return which deliveries are no longer owed when these reminders are written.
-
-        Reminders that are missing may be on a disk that is away for a while; their deliveries stay
-        owed until they have certainly expired.
-        """
-        over_ms = past_ms - self.rules.due_window_ms - self.rules.retention_ms
-        there = {reminder.id for reminder in stored.items}
-        owed = self._ledger.list_owed(key).items()
-        return [one for one, at_ms in owed if one in there or at_ms < over_ms]
-
 
 def _new_id() -> str:
     return str(uuid4())
-
-
-def _keep(reminders: ReminderList) -> tuple[ReminderList, None]:
-    return reminders, None

@@ -18,6 +18,7 @@ from gateway.reminders.service import ReminderService
 from gateway.reminders.tool_scope import ToolScope
 from gateway.sessions.identity import UNKNOWN
 from gateway.stores.delivery_rows import OutboxItem
+from gateway.stores.hints import REMINDERS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +54,7 @@ class TurnClaims:
     """The claims of one exchange: of the current turn, and of an answer in one piece."""
 
     __slots__ = (
-        "_quiet_at",
+        "_mark",
         "_scope",
         "current",
         "owed",
@@ -76,7 +77,8 @@ class TurnClaims:
         """Claims of earlier turns of an answer in one piece, which is sent at its end."""
         self.with_tools: TurnClaim | None = None
         """The claim with which the operator's tools were declared; later turns have them."""
-        self._quiet_at: int | None = None
+        # When no reminder was there: the mark of that look.
+        self._mark: int | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -101,22 +103,25 @@ class TurnClaims:
         if scope.clock and not self.reminders.surely_idle(scope.owner, session):
             return False
         # As long as no reminder is scheduled, the end of a turn need not look again.
-        self._quiet_at = self.reminders.counts.scheduled
+        self._mark = self.reminders.hints.mark()
         return self.queue.idle(scope.owner, session)
 
     def is_unchanged(self) -> bool:
         """Return without I/O whether no reminder was there at the last look or came since."""
-        return self._quiet_at == self.reminders.counts.scheduled
+        mark, session = self._mark, self.session
+        if mark is None or session is None:
+            return False
+        return not self.reminders.hints.has_changed(REMINDERS, (self._scope.owner, session), mark)
 
     async def claim_due(self) -> TurnClaim | None:
         """Claim what is due in the session, if this exchange may deliver it."""
         scope, session = self._scope, self.session
         if session is None or not scope.collects:
             return None
-        before = self.reminders.counts.scheduled
+        before = self.reminders.hints.mark()
         has_none = not scope.clock or await self.reminders.idle(scope.owner, session)
         if has_none:
-            self._quiet_at = before
+            self._mark = before
             if self.queue.idle(scope.owner, session):
                 return None
         return await self.claim(not has_none, with_results=True)

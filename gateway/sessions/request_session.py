@@ -44,6 +44,7 @@ from gateway.stores.documents import (
     fetch,
     iterate_due,
 )
+from gateway.stores.hints import STATE
 
 R = TypeVar("R")
 Note = Callable[..., None]
@@ -60,8 +61,7 @@ class SessionStates:
         self.store = store
         self.note = note
         self.signatures = CallSignatures(store, note)
-        # Counts changes by this process: while it stays the same, no exchange has to read again.
-        self.changes = 0
+        self.hints = store.hints
         self.on_forget: Callable[[DocumentKey], None] = lambda key: None
         """Called for each session that is forgotten."""
 
@@ -79,19 +79,31 @@ class SessionStates:
         """Return a session's state; raise `StoreUnavailable` if the store is down."""
         return await fetch(self.store, DocumentKey(KIND, owner, name), SHAPE)
 
-    async def change(self, key: DocumentKey, change: Change[R]) -> R:
-        """Change a session's state, durably; raise `StoreUnavailable` if the store is down."""
+    async def change(self, key: DocumentKey, change: Change[R], elsewhere: bool = True) -> R:
+        """Change a session's state, durably; raise `StoreUnavailable` if the store is down.
+
+        `elsewhere`: exchanges at other instances look again, too.
+        """
+        is_changed = False
+
+        def change_and_note(state: SessionState) -> tuple[SessionState, R]:
+            nonlocal is_changed
+            after, answer = change(state)
+            is_changed = after != state
+            return after, answer
+
         try:
-            return await amend(self.store, key, change, SHAPE)
+            return await amend(self.store, key, change_and_note, SHAPE)
         finally:
-            self.changes += 1
+            if is_changed:
+                self.hints.tell(STATE, (key.owner, key.session), elsewhere)
 
     async def forget(self, owner: str, name: str) -> None:
         """Delete a session's state."""
         key = DocumentKey(KIND, owner, name)
         await self.signatures.forget(owner, name)
         await self.store.delete(key)
-        self.changes += 1
+        self.hints.tell(STATE, (owner, name))
         self.on_forget(key)
 
     async def run(self, tick_ms: int) -> NoReturn:
@@ -114,7 +126,7 @@ class SessionStates:
     async def _tidy(self, key: DocumentKey) -> None:
         now_ms = self.store.now_ms()
         try:
-            await self.change(key, lambda state: (without_old(state, now_ms), None))
+            await self.change(key, lambda state: (without_old(state, now_ms), None), False)
         except StoreUnavailable as error:
             # One bad session must not stop the sweep of the others.
             who = {"owner": key.owner, "session": key.session}
@@ -149,7 +161,8 @@ class RequestSession:
         self._dialect = request.dialect.name
         self._kind = kind
         self._read = state
-        self._read_at = services.states.changes
+        self._hints = services.states.hints
+        self._mark = request.mark
         self._offered: StopMessage | None = None
         self._claimed: StopMessage | None = None
         # For a message that came without history, it matters how its exchange ends.
@@ -164,7 +177,13 @@ class RequestSession:
 
     def is_quiet(self) -> bool:
         """Return without I/O whether there is no stop message, as in nearly all sessions."""
-        return self._read.stop is None and self._read_at == self._states.changes
+        return self._read.stop is None and not self._is_changed()
+
+    def _is_changed(self) -> bool:
+        """Return whether the stored state may be another than was read last."""
+        name = self._name
+        # Without a session id, what is in force ends with the exchange.
+        return name is not None and self._hints.has_changed(STATE, (self._owner, name), self._mark)
 
     def is_auxiliary(self) -> bool:
         """Check again whether this is a side call: a request with tools may have come since."""
@@ -191,9 +210,8 @@ class RequestSession:
         """Return the stop message's text if it may be sent once more; else None."""
         if self._kind in SILENT or self.is_auxiliary():
             return None
-        # Without a session id, what is in force ends with the exchange.
-        if self._read_at != self._states.changes and self._key is not None:
-            self._read_at = self._states.changes
+        if self._is_changed():
+            self._mark = self._hints.mark()
             self._read = await self._states.read(self._key)
         stop = self._read.stop
         if stop is None or not stop.armed or not self._services.settings.rules.enabled:
@@ -241,7 +259,8 @@ class RequestSession:
         kept = KeptTurn(message, self._dialect, calls, results, now_ms)
         key = self._key or DocumentKey(KIND, self._owner, CALL + calls[0])
         try:
-            await self._states.change(key, lambda state: (keep(state, kept, now_ms), None))
+            # No other exchange needs it: it is for the next request.
+            await self._states.change(key, lambda state: (keep(state, kept, now_ms), None), False)
         except StoreUnavailable as error:
             self._log("tool_results_not_stored", why=error.message)
 
@@ -256,7 +275,7 @@ class RequestSession:
             self._read, answer = change(self._read)
             return answer
         try:
-            return await self._states.change(self._key, change)
+            return await self._states.change(self._key, change, False)
         except StoreUnavailable as error:
             self._log("session_not_stored", why=error.message)
             return failed

@@ -132,6 +132,8 @@ class Sessions:
             entry = await self._entry(request, state, kind)
             return msgspec.structs.replace(entry, report=report.header())
         state, report = await self._act(request, await self._with_files(found), message)
+        # What it changed itself is read already.
+        request = msgspec.structs.replace(request, mark=self.states.hints.mark())
         self._log(request, report)
         session = RequestSession(self.services, request, state, kind, message)
         return SessionView(request.asked, kind, session, state.routing, forced, report.header())

@@ -60,3 +60,5 @@ class SessionRequest(msgspec.Struct, frozen=True, gc=False):
     attempt: Attempt = NO_ATTEMPT
     main: str = ""
     """The main session, if this is a request of one of its sub-agents."""
+    mark: int = 0
+    """Taken before the session was looked at: tells later whether it has changed."""

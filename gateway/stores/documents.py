@@ -22,6 +22,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 import msgspec
 
 from gateway.errors import Unavailable
+from gateway.stores.hints import SessionHints
+from gateway.stores.hints import SessionKey as SessionKey
 from gateway.stores.waiting import KeyLocks, Unsubscribe
 
 T = TypeVar("T")
@@ -67,10 +69,6 @@ class TooLarge(StoreUnavailable):
 
 class InUse(StoreUnavailable):
     """Another process owns the place where state is kept."""
-
-
-SessionKey = tuple[str, str]
-"""A session: (owner, session id)."""
 
 
 class DocumentKey(NamedTuple):
@@ -136,6 +134,8 @@ class Documents(Protocol):
 
     now_ms: Callable[[], int]
     key_locks: KeyLocks
+    hints: SessionHints
+    """What changed lately; whoever changes documents tells it, the store does not."""
 
     async def read(self, key: DocumentKey) -> Stored | None:
         """Return the document, or None if there is none."""

@@ -66,6 +66,7 @@ from gateway.stores.group_commit import (
     Remove,
     SetAside,
 )
+from gateway.stores.hints import SessionHints
 from gateway.stores.scan import Broken, Finding, Scan
 from gateway.stores.waiting import KeyLocks, Unsubscribe, Watchers
 
@@ -177,6 +178,7 @@ class Files:
     ) -> None:
         self.now_ms = now_ms
         self.key_locks = KeyLocks()
+        self.hints = SessionHints()
         self.lock = directory.lock
         self._directory = directory
         self._root = str(directory.root)

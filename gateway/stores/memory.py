@@ -15,6 +15,7 @@ from gateway.stores.documents import (
     Sighting,
     Stored,
 )
+from gateway.stores.hints import SessionHints
 from gateway.stores.waiting import KeyLocks, Unsubscribe, Watchers
 
 
@@ -24,6 +25,7 @@ class Memory:
     def __init__(self, now_ms: Callable[[], int], on_quarantine: OnQuarantine) -> None:
         self.now_ms = now_ms
         self.key_locks = KeyLocks()
+        self.hints = SessionHints()
         self._on_quarantine = on_quarantine
         self._documents: dict[DocumentKey, Stored] = {}
         self._index = DocumentIndex()

@@ -112,6 +112,11 @@ class Watchers:
                 if watch.callback != by:
                     loop.call_soon(watch.callback)
 
+    def notify_all(self) -> None:
+        """Call all callbacks of all things soon."""
+        for thing in tuple(self._watches):
+            self.notify(thing)
+
 
 def join_both(first: Unsubscribe, second: Unsubscribe) -> Unsubscribe:
     """Make one callback of two."""

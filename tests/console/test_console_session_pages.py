@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.console.session_pages import SessionPages, SessionPlace, SessionQuery
-from gateway.reminders.service import KIND as CLOCK
+from gateway.reminders.reminder_documents import KIND as CLOCK
 from gateway.sessions.session_request import KIND as STATE
 from gateway.stores.conversation_rows import AgentConversation
 from gateway.stores.documents import DocumentKey, SealedDocument, SessionKey, Stored

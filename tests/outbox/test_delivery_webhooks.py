@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from gateway.outbox.webhooks import Hook, Tries
-from gateway.reminders.service import SHAPE
+from gateway.reminders.reminder_documents import SHAPE
 from gateway.stores import open_documents, open_rows
 from gateway.stores.delivery_rows import DeliveryRows
 from tests.outbox.house import MINUTE, NOW, House, build, living

@@ -12,7 +12,8 @@ import pytest
 
 from gateway.clock.manual import ManualClock
 from gateway.reminders.model import Reminder, ReminderRequest, Rules
-from gateway.reminders.service import SHAPE, ReminderService
+from gateway.reminders.reminder_documents import SHAPE
+from gateway.reminders.service import ReminderService
 from gateway.stores import (
     DocumentKey,
     Documents,

@@ -18,7 +18,7 @@ from gateway.reminders.records import (
     RecentlyEnded,
     ReminderCounts,
 )
-from gateway.reminders.service import SHAPE
+from gateway.reminders.reminder_documents import SHAPE
 from gateway.stores import SealedDocument
 from gateway.stores.documents import AT_ONCE, MOST_LEFT, SessionKey, iterate_due, seal
 

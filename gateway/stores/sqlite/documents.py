@@ -20,6 +20,7 @@ from gateway.stores.documents import (
     Stored,
     StoreUnavailable,
 )
+from gateway.stores.hints import SessionHints
 from gateway.stores.sqlite.database import prove
 from gateway.stores.sqlite.engine import file_engine
 from gateway.stores.waiting import KeyLocks, Unsubscribe, Watchers
@@ -89,6 +90,7 @@ class Sqlite:
     ) -> None:
         self.now_ms = now_ms
         self.key_locks = KeyLocks()
+        self.hints = SessionHints()
         self.engine = file_engine(path, lock.hold)
         self._path = path
         self._lock = lock
