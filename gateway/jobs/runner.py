@@ -8,8 +8,8 @@ Invariants:
 - Every run is recorded, also after a bug or a cancel, so each row gets one end. While the store is
   down the record is tried again until the gateway shuts down; then the row stays `running`, and
   after its lease another process ends it as `interrupted`, as after a crash.
-- The end of a run, the change of its job, and the items for its session are stored in one
-  transaction. Listeners are told after it, so they never hear of anything that could be lost.
+- The end of a run, the change of its job, and the items and events for its session are stored in
+  one transaction. Listeners are woken after it, so they never hear of anything that could be lost.
 - A run has a slot only while it executes, not while it waits for its session.
 - A run that has sent nothing yet when the gateway shuts down is given back: its time is due again
   at the next start, as if nobody had claimed it.
@@ -23,7 +23,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 from msgspec.structs import asdict, replace
@@ -41,8 +41,9 @@ from gateway.jobs.run_services import RunExecutor, RunOutcome, SchedulerServices
 from gateway.jobs.view import show_run
 from gateway.logs import INFO, WARNING, bind_ids
 from gateway.outbox.feed import RUN_FINISHED, RUN_STARTED
-from gateway.stores.delivery_rows import OutboxItem
+from gateway.stores.delivery_rows import OutboxItem, SessionEvent
 from gateway.stores.documents import SessionKey, StoreUnavailable
+from gateway.stores.job_rows import NO_NEWS, RunNews
 
 log = logging.getLogger("holdgate.jobs")
 
@@ -74,11 +75,16 @@ class Slots:
 
     def acquire_now(self) -> bool:
         """Take a slot without waiting; return whether there was one."""
-        try:
-            self._free.acquire_nowait()
-        except anyio.WouldBlock:
-            return False
-        return True
+        return self.acquire_some(1) > 0
+
+    def acquire_some(self, most: int) -> int:
+        """Take free slots without waiting; return how many."""
+        taken = 0
+        with suppress(anyio.WouldBlock):
+            while taken < most:
+                self._free.acquire_nowait()
+                taken += 1
+        return taken
 
     async def acquire(self) -> None:
         """Wait for a free slot, and take it."""
@@ -89,9 +95,10 @@ class Slots:
         self._free.release()
         self._freed()
 
-    def release_unused(self) -> None:
-        """Free a slot that was not used, without calling `freed`."""
-        self._free.release()
+    def release_unused(self, count: int = 1) -> None:
+        """Free slots that were not used, without calling `freed`."""
+        for _ in range(count):
+            self._free.release()
 
     @asynccontextmanager
     async def hold_slot(self) -> AsyncIterator[None]:
@@ -252,7 +259,7 @@ class JobRunner:
                 # The lock is for the session at the claim, so the run stays in that session.
                 if _is_same_place(job, current):
                     job = current
-                await self.publish_run(job, run, RUN_STARTED)
+                await self._publish_start(job, run)
                 with anyio.move_on_after(limit_ms / 1000):
                     return await executor.execute(job, run, lease)
                 return RunOutcome(
@@ -294,6 +301,8 @@ class JobRunner:
                     await self._keep_end(job, run, begins_ms)
                 return True
             except StoreUnavailable as error:
+                # Perhaps it was stored all the same.
+                self._services.deliveries.look_again(job.user_id, job.session_id)
                 self._log("run_not_recorded", job, run, error.message)
         return False
 
@@ -308,25 +317,26 @@ class JobRunner:
         """Store a run's end, its job and items in one transaction; then publish the end."""
         services, found = self._services, False
         now_ms = run.finished_ms or 0
-        notice: OutboxItem | None = None
+        news = NO_NEWS
 
         def change(current: Job) -> Job | None:
             nonlocal found
             found = True
             return apply_end(current, run, now_ms, services.rules, begins_ms)
 
-        def make_notice(before: Job, after: Job | None, run: Run) -> OutboxItem | None:
-            nonlocal notice
-            notice = make_failure_item(before, after, run)
-            return notice
-
         # An agent has the answer in its conversation; a relay session gets it by its queue.
         item = make_result_item(job, run) if _has_result(run) and not job.agent_id else None
-        keep_runs = services.settings.keep_runs
-        kept = await services.rows.finish(run, change, item, keep_runs, make_notice)
-        for added in (item, notice):
-            if added is not None:
-                services.deliveries.announce(added)
+
+        def tell(before: Job, after: Job | None, run: Run) -> RunNews:
+            nonlocal news
+            notice = make_failure_item(before, after, run)
+            items = tuple(one for one in (item, notice) if one is not None)
+            news = RunNews(items, (self.make_end_event(job, run, notice),))
+            return news
+
+        kept = await services.rows.finish(run, change, services.settings.keep_runs, tell)
+        for added in news.items:
+            services.deliveries.announce(added)
         if not found:
             # A second try finds nothing to change, because the first one may have succeeded.
             services.deliveries.look_again(job.user_id, job.session_id)
@@ -338,21 +348,25 @@ class JobRunner:
         is_gone = kept is None and not found
         self._log("run_dropped" if is_gone else "run_ended", job, run, run.error)
         if not is_gone:
-            await self.report_end(job, run, notice)
+            self.report_end(job, run)
 
-    async def report_end(self, job: Job, run: Run, notice: OutboxItem | None = None) -> None:
-        """Count how a run ended, and publish its end in the session's feed."""
+    def report_end(self, job: Job, run: Run) -> None:
+        """Count how a run ended, and wake the readers of its session: its event is stored."""
         self.counts[run.status] += run.missed or 1
-        await self.publish_run(job, run, RUN_FINISHED, notice)
+        self._services.feed.announce(job.user_id, job.session_id)
 
-    async def publish_run(
-        self, job: Job, run: Run, kind: str, notice: OutboxItem | None = None
-    ) -> None:
-        """Publish an event about a run in the session's feed, with the notice if there is one."""
-        event = {"name": job.name, **asdict(show_run(run))}
+    def make_end_event(self, job: Job, run: Run, notice: OutboxItem | None = None) -> SessionEvent:
+        """Make the event of a run's end, with the notice if there is one."""
+        data = {"name": job.name, **asdict(show_run(run))}
         if notice is not None:
-            event["notice"] = notice.text
-        await self._services.feed.publish(job.user_id, job.session_id, kind, run.run_id, event)
+            data["notice"] = notice.text
+        feed = self._services.feed
+        return feed.make_event(job.user_id, job.session_id, RUN_FINISHED, run.run_id, data)
+
+    async def _publish_start(self, job: Job, run: Run) -> None:
+        data = {"name": job.name, **asdict(show_run(run))}
+        feed = self._services.feed
+        await feed.publish(job.user_id, job.session_id, RUN_STARTED, run.run_id, data)
 
     def _log(self, event: str, job: Job, run: Run, why: str | None) -> None:
         self._services.note(

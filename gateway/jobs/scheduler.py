@@ -35,14 +35,11 @@ from gateway.jobs.run_services import SchedulerServices
 from gateway.jobs.runner import STOPPED, JobRunner, Slots, make_failure_item, make_missed_item
 from gateway.jobs.service import DRAINING, RUNNING, STARTING, Queued
 from gateway.jobs.view import SchedulerStatus
-from gateway.outbox.feed import RUN_FINISHED
 from gateway.stores.delivery_rows import OutboxItem
 from gateway.stores.documents import LATEST, StoreUnavailable
-from gateway.stores.job_rows import Claimed
+from gateway.stores.job_rows import Claimed, RunNews
 
 NEVER = 2**62
-# At the start, the ends of runs since this time ago are published again.
-PUBLISH_AGAIN_MS = 60 * 60 * 1000
 # How often to look for ended leases of other processes; no event tells of them.
 LOOK_FOR_LAPSED = 60.0
 # How long a manual run waits for a gateway that has just started.
@@ -51,6 +48,8 @@ PATIENCE = 5.0
 STEP_MS = 1000
 # How often to check whether a clock that was stepped ahead stays there.
 DOUBT_SECONDS = 0.5
+# How many jobs one transaction claims at most.
+CLAIMED_AT_ONCE = 20
 # A pause for jobs that are due but cannot be claimed, so that the loop does not spin.
 SOON = 0.01
 
@@ -183,8 +182,9 @@ class Scheduler:
         self._doubts = False
         try:
             await self._handle_clock_set_back()
-            while not self.runner.is_leaving and self.slots.acquire_now():
-                if not await self._claim(tasks):
+            acquire = self.slots.acquire_some
+            while not self.runner.is_leaving and (slots := acquire(CLAIMED_AT_ONCE)):
+                if not await self._claim(tasks, slots):
                     return await self.services.rows.next_run_ms() or NEVER
         except StoreUnavailable as error:
             await self._wait_for_store(error)
@@ -192,9 +192,9 @@ class Scheduler:
         # A slot that gets free wakes the scheduler.
         return NEVER
 
-    async def _claim(self, tasks: TaskGroup) -> bool:
-        """Claim the job that is due first, for a slot already taken; return whether one was due."""
-        services, now_ms, begun = self.services, self.services.clock.now_ms(), False
+    async def _claim(self, tasks: TaskGroup, slots: int) -> bool:
+        """Claim jobs that are due, for slots already taken; return whether any was due."""
+        services, now_ms, begun = self.services, self.services.clock.now_ms(), 0
         is_ahead = self._steps.is_ahead
 
         def claim(job: Job) -> Claimed | None:
@@ -203,19 +203,25 @@ class Scheduler:
                 # Perhaps the clock is wrong: claim nothing, and look again shortly.
                 self._doubts = True
                 return None
-            missed = tuple(make_missed_item(job, run) for run in runs if run.status == "missed")
-            return Claimed(claimed, runs, missed)
+            missed = [run for run in runs if run.status == "missed"]
+            items = tuple(make_missed_item(job, run) for run in missed)
+            events = tuple(
+                self.runner.make_end_event(job, run, item)
+                for run, item in zip(missed, items, strict=True)
+            )
+            return Claimed(claimed, runs, items, events)
 
         try:
-            claimed = await services.rows.claim(now_ms, self._holder, self._lease_end(), claim)
-            begun = claimed is not None and self._start_runs(claimed, tasks, has_slot=True)
+            lease_end = self._lease_end()
+            found = await services.rows.claim(now_ms, self._holder, lease_end, claim, slots)
+            for claimed in found:
+                begun += self._start_runs(claimed, tasks, has_slot=True)
         finally:
             # A run frees its slot itself; a claim with missed times only needs none.
-            if not begun:
-                self.slots.release_unused()
-        if claimed is not None:
-            await self._report_missed(claimed)
-        return claimed is not None
+            self.slots.release_unused(slots - begun)
+        for claimed in found:
+            self._report_missed(claimed)
+        return bool(found)
 
     def _clock_lead(self) -> int:
         return self.services.clock.now_ms() - self.services.clock.steady_ms()
@@ -250,15 +256,15 @@ class Scheduler:
             tasks.start_soon(self.runner.run_job, job, run, has_slot)
         return bool(running)
 
-    async def _report_missed(self, claimed: Claimed) -> None:
-        job, items = claimed.job, {item.run_id: item for item in claimed.items}
+    def _report_missed(self, claimed: Claimed) -> None:
+        job = claimed.job
         for item in claimed.items:
             self.services.deliveries.announce(item)
         for run in claimed.runs:
             if run.status == "missed":
                 who = {"job": job.job_id, "owner": job.user_id, "session": job.session_id}
                 self.services.note("times_missed", **who, count=run.missed)
-                await self.runner.report_end(job, run, items.get(run.run_id))
+                self.runner.report_end(job, run)
 
     def _note_end(self, run: Run) -> None:
         """Wake up after the end of a run."""
@@ -279,24 +285,10 @@ class Scheduler:
                 await self._end_lapsed(LATEST if self._alone else self.services.lease_ms())
                 # The clock may have been set back while the gateway was off.
                 await self._recompute_due(await rows.listing(None))
-                jobs = await rows.listing(None)
-                self.services.job_index.load(jobs)
-                await self._publish_again(jobs)
+                self.services.job_index.load(await rows.listing(None))
                 return
             except StoreUnavailable as error:
                 await self._wait_for_store(error)
-
-    async def _publish_again(self, jobs: Iterable[Job]) -> None:
-        """Publish the ends of recent runs again: their events may not have been stored.
-
-        An event that was stored is not published twice.
-        """
-        since_ms = self.services.clock.now_ms() - PUBLISH_AGAIN_MS
-        for job in jobs:
-            if (job.last_run_ms or 0) >= since_ms:
-                for run in await self.services.rows.runs(job.job_id, 1):
-                    if run.finished_ms is not None:
-                        await self.runner.publish_run(job, run, RUN_FINISHED)
 
     async def _look_for_lapsed(self) -> NoReturn:
         while True:
@@ -319,13 +311,14 @@ class Scheduler:
 
         notices: dict[str, OutboxItem] = {}
 
-        def notice(before: Job, after: Job | None, run: Run) -> OutboxItem | None:
+        def tell(before: Job, after: Job | None, run: Run) -> RunNews:
             item = make_failure_item(before, after, run)
             if item is not None:
                 notices[run.run_id] = item
-            return item
+            event = self.runner.make_end_event(after or before, run, item)
+            return RunNews(() if item is None else (item,), (event,))
 
-        for run in await services.rows.end_lapsed(before_ms, change, notice):
+        for run in await services.rows.end_lapsed(before_ms, change, tell):
             services.note("run_interrupted", run=run.run_id, job=run.job_id, owner=run.user_id)
             item = notices.get(run.run_id)
             if item is not None:
@@ -333,7 +326,7 @@ class Scheduler:
             job = await services.rows.get(run.job_id)
             if job is not None:
                 services.job_index.note_change(job)
-                await self.runner.report_end(job, run, item)
+                self.runner.report_end(job, run)
             self.wake()
 
     async def _renew_leases(self) -> NoReturn:

@@ -1,8 +1,9 @@
 """The events of sessions: a log that is kept for a week, and its subscribers.
 
-The log is rows in the store, numbered as they are written. A reader only needs the number of the
-last event it got, and reads on after it. Only events in the store are sent, and nothing is kept in
-memory for a slow reader. Invariants:
+The log is rows in the store, numbered for each session as they are stored. A reader only needs the
+number of the last event it got, and reads on after it. An event about a row is stored in the
+transaction that changes the row; `announce` then only wakes its readers. Only events in the store
+are sent, and nothing is kept in memory for a slow reader. Invariants:
 
 1. An event is in the log once for each kind and key of a session, so it may be published again if
    it is not known whether that was done.
@@ -41,7 +42,7 @@ MOST_SUBSCRIPTIONS = 20
 
 
 class Feed:
-    """The log of events of all sessions; a higher number is later."""
+    """The log of events of all sessions; of one session, a higher number is later."""
 
     def __init__(
         self, rows: DeliveryRows, clock: Clock, note: Note, most: int = MOST_SUBSCRIPTIONS
@@ -57,12 +58,18 @@ class Feed:
     def __repr__(self) -> str:
         return f"<Feed {len(self.subscribers)} subscribed>"
 
-    async def publish(self, owner: str, session: str, kind: str, key: str, data: EventData) -> bool:
-        """Append an event, once for each kind and key; return False if the store is down."""
+    def make_event(
+        self, owner: str, session: str, kind: str, key: str, data: EventData
+    ) -> SessionEvent:
+        """Make an event of now, for whoever stores it together with what it tells of."""
         if kind not in KINDS:
             raise ValueError(f"No event is called {kind!r}.")
         written = msgspec.json.encode(data)
-        event = SessionEvent(owner, session, kind, key, self.clock.now_ms(), written)
+        return SessionEvent(owner, session, kind, key, self.clock.now_ms(), written)
+
+    async def publish(self, owner: str, session: str, kind: str, key: str, data: EventData) -> bool:
+        """Append an event, once for each kind and key; return False if the store is down."""
+        event = self.make_event(owner, session, kind, key, data)
         try:
             kept = await self.rows.note(event)
         except StoreUnavailable as error:
@@ -70,9 +77,13 @@ class Feed:
             self.note("event_not_kept", owner=owner, session=session, kind=kind, why=why)
             return False
         if kept is not None:
-            self._watchers.notify((owner, session))
-            self._watchers.notify(owner)
+            self.announce(owner, session)
         return True
+
+    def announce(self, owner: str, session: str) -> None:
+        """Wake the readers of a session: an event of it was stored."""
+        self._watchers.notify((owner, session))
+        self._watchers.notify(owner)
 
     def watch(self, owner: str, callback: Callable[[], None]) -> Unsubscribe:
         """Call the callback after each event of any of an owner's sessions."""

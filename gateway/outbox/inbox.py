@@ -143,13 +143,28 @@ class Inbox:
         """Mark items as delivered, durably; return the ids of those that were waiting."""
         asked = tuple(dict.fromkeys(ids))
         tasks = await self._reminders.acknowledge(owner, session, frozenset(asked))
-        found: dict[str, str] = {task.id: REMINDER for task in tasks}
-        runs = await self._deliveries.acknowledge(owner, session, asked)
-        found |= dict.fromkeys(runs, RUN)
-        for item_id, kind in found.items():
-            data = {"id": item_id, "kind": kind}
-            await self._feed.publish(owner, session, DELIVERY_ACKED, item_id, data)
+        for task in tasks:
+            data = {"id": task.id, "kind": REMINDER}
+            await self._feed.publish(owner, session, DELIVERY_ACKED, task.id, data)
+        runs = await self._acknowledge_runs(owner, session, asked)
+        found = {*(task.id for task in tasks), *runs}
         return tuple(item_id for item_id in asked if item_id in found)
+
+    async def _acknowledge_runs(
+        self, owner: str, session: str, ids: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        if self._deliveries.idle(owner, session):
+            return ()
+        events = {
+            item_id: self._feed.make_event(
+                owner, session, DELIVERY_ACKED, item_id, {"id": item_id, "kind": RUN}
+            )
+            for item_id in ids
+        }
+        runs = await self._deliveries.acknowledge(owner, session, ids, events.__getitem__)
+        if runs:
+            self._feed.announce(owner, session)
+        return runs
 
     def drain(self) -> None:
         """End all waiting requests, and allow no new ones."""

@@ -23,8 +23,8 @@ and written, and what a model reads about them is decided by their keeper. Invar
    it or write deliveries. Otherwise a read that overlaps such a write could return delivered items
    as if they still waited.
 
-If several processes share a store, claims have to be tokens in the store; these methods are the
-place to add that.
+If several processes share a store, a keeper first reserves items in the store, by a token, and then
+a claim holds them here.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class Claim(msgspec.Struct, Generic[I], frozen=True, eq=False, gc=False):
     key: SessionKey
     items: tuple[I, ...]
     requester: Requester = UNKNOWN
+    token: str = ""
+    """The reservation in a store that instances share; empty in a store of one process."""
 
 
 class LedgerCounts(Protocol):

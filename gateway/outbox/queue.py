@@ -7,7 +7,9 @@ when a read found nothing, unless an item was announced during that read, which 
 
 The ledger (gateway/outbox/ledger) knows which turn carries an item, and which deliveries are owed.
 The queue locks a session while it reads or writes, keeps the queues short, and writes in the
-background what could not be written at once.
+background what could not be written at once. In a store that instances share, a turn first reserves
+its items there, by a token which says what kind of request it is; so a conversation may take over
+what a side call holds at another instance.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import NoReturn
 
 import anyio
@@ -22,7 +25,12 @@ import anyio
 from gateway.outbox.ledger import Claim, Ledger, LedgerEvents
 from gateway.outbox.wakeup import Wakeup
 from gateway.sessions.identity import UNKNOWN, Requester
-from gateway.stores.delivery_rows import DeliveryRows, OutboxItem
+from gateway.stores.delivery_rows import (
+    DeliveryRows,
+    ItemReservation,
+    OutboxItem,
+    TellDelivered,
+)
 from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.waiting import KeyLocks, Unsubscribe
 
@@ -82,6 +90,8 @@ class OutboxQueue:
         self._grown: dict[SessionKey, int] = {}
         self._locks = KeyLocks()
         self._chores = Wakeup()
+        self._freed: list[tuple[SessionKey, str]] = []
+        """The reservations to be released in the store."""
         self._unread = False
         """Whether the items that waited at the start are not loaded yet."""
 
@@ -165,12 +175,40 @@ class OutboxQueue:
             self._log("deliveries_not_read", key, why=error.message)
             return None
         held = self._ledger.list_held(key, requester)
-        chosen = choose_items(tuple(item for item in items if item.id not in held))
+        free = (item for item in items if item.id not in held)
+        chosen = choose_items(tuple(item for item in free if not _is_kept_from(item, requester)))
+        token = ""
+        if chosen and self.rows.is_shared:
+            token = write_token(requester)
+            chosen = await self._reserve_stored(key, chosen, token)
         if not chosen:
             return None
-        claim = Claim(f"{exchange_id}:delivery", key, chosen, requester)
+        claim = Claim(f"{exchange_id}:delivery", key, chosen, requester, token)
         self._ledger.reserve(claim)
         return claim
+
+    async def _reserve_stored(
+        self, key: SessionKey, items: tuple[OutboxItem, ...], token: str
+    ) -> tuple[OutboxItem, ...]:
+        """Reserve items in the store; return those that no other turn got first."""
+        replaced = tuple({item.token for item in items if item.token})
+        ids = tuple(item.id for item in items)
+        got: tuple[str, ...] | None = None
+        try:
+            got = await self.rows.reserve(ItemReservation(*key, ids, token, replaced))
+        except StoreUnavailable as error:
+            self._log("deliveries_not_read", key, why=error.message)
+            return ()
+        finally:
+            if got is None:
+                # It failed or was cancelled: nobody knows whether they were reserved.
+                self._free(key, token)
+        return tuple(item for item in items if item.id in got)
+
+    def _free(self, key: SessionKey, token: str) -> None:
+        """Release a reservation in the store, soon."""
+        self._freed.append((key, token))
+        self._chores.rouse()
 
     async def commit(self, claim: Claim[OutboxItem]) -> None:
         """Mark the claimed items as delivered; if that cannot be written yet, it is owed."""
@@ -181,17 +219,22 @@ class OutboxQueue:
     def release(self, claim: Claim[OutboxItem]) -> None:
         """Release a claim, unless it was committed or released before."""
         self._ledger.release(claim)
+        if claim.token:
+            self._free(claim.key, claim.token)
 
-    async def acknowledge(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
+    async def acknowledge(
+        self, owner: str, session: str, ids: tuple[str, ...], tell: TellDelivered | None = None
+    ) -> tuple[str, ...]:
         """Mark items as delivered in another way, durably; return those that were waiting.
 
+        `tell` makes the events that tell of them.
         A turn that carries one of them now no longer delivers or releases it.
         """
         key = (owner, session)
         if key not in self._waiting:
             return ()
         owed = self._ledger.list_owed(key)
-        found = await self._deliver(key, tuple(one for one in ids if one not in owed))
+        found = await self._deliver(key, tuple(one for one in ids if one not in owed), tell)
         if found:
             self._ledger.acknowledge(key, found)
             self._log("deliveries_acknowledged", key, items=",".join(found))
@@ -219,12 +262,14 @@ class OutboxQueue:
             else:
                 await self._chores.wait()
 
-    async def _deliver(self, key: SessionKey, ids: tuple[str, ...]) -> tuple[str, ...]:
+    async def _deliver(
+        self, key: SessionKey, ids: tuple[str, ...], tell: TellDelivered | None = None
+    ) -> tuple[str, ...]:
         """Write that items are delivered; a cancel waits for that, up to the time limit."""
         with anyio.move_on_after(self._patience, shield=True):
             await self._locks.acquire(key)
             try:
-                return await self.rows.deliver(*key, ids)
+                return await self.rows.deliver(*key, ids, tell)
             finally:
                 self._locks.release(key)
         raise StoreUnavailable("The store of deliveries does not answer; try again later.")
@@ -250,6 +295,11 @@ class OutboxQueue:
             await self._load()
         for key in self._ledger.debtors():
             await self.write_delivered(key)
+        while self._freed:
+            key, token = self._freed[0]
+            await self.rows.release(*key, token)
+            self._freed.remove((key, token))
+            self._ledger.wake(key)
         grown = [key for key, count in self._grown.items() if count >= TRIMMED_AFTER]
         for key in grown:
             del self._grown[key]
@@ -259,7 +309,7 @@ class OutboxQueue:
         """Drop the oldest items if too many wait, except those that a turn carries."""
         items = await self.pending(*key)
         held = self._ledger.list_held(key)
-        surplus = [item.id for item in items[: max(0, len(items) - MOST_WAITING)]]
+        surplus = [item.id for item in items[: max(0, len(items) - MOST_WAITING)] if not item.token]
         dropped = await self._deliver(key, tuple(one for one in surplus if one not in held))
         if dropped:
             self.counts.dropped += len(dropped)
@@ -267,6 +317,22 @@ class OutboxQueue:
 
     def _log(self, event: str, key: SessionKey, **more: object) -> None:
         self.note(event, owner=key[0], session=key[1], **more)
+
+
+def write_token(requester: Requester) -> str:
+    """Make the token of a reservation; it says who may take the items over."""
+    return f"{token_hex(8)}:{'tools' if requester.tools else ''}:{requester.system}"
+
+
+def read_token(token: str) -> Requester:
+    """Return the request that made a reservation."""
+    _, tools, system = token.split(":", 2)
+    return Requester(bool(tools), system)
+
+
+def _is_kept_from(item: OutboxItem, requester: Requester) -> bool:
+    """Whether a turn at any instance holds an item against a requester."""
+    return bool(item.token) and not requester.outranks(read_token(item.token))
 
 
 def choose_items(items: tuple[OutboxItem, ...]) -> tuple[OutboxItem, ...]:

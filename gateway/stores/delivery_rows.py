@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -27,6 +28,8 @@ class OutboxItem(msgspec.Struct, frozen=True):
     """How many runs were missed."""
     seq: int = 0
     """Its place in the session's queue, given by the store; higher is later."""
+    token: str = ""
+    """The reservation that holds it now, in a store that instances share; empty if none does."""
 
     @property
     def deliveries(self) -> int:
@@ -61,10 +64,33 @@ class SessionEvent(msgspec.Struct, frozen=True):
     data: bytes
     """A JSON object."""
     seq: int = 0
+    """Its number, given by the store; of two events of a session, the later has the higher one."""
+
+
+class ItemReservation(NamedTuple):
+    """Some items of a session, for one turn."""
+
+    owner: str
+    session: str
+    ids: tuple[str, ...]
+    token: str
+    replaced: tuple[str, ...] = ()
+    """The tokens of reservations that this one may take items from."""
+
+
+TellDelivered = Callable[[str], SessionEvent]
+"""Makes the event that tells that an item was delivered, from the item's id."""
 
 
 class DeliveryRows(Protocol):
-    """Items that wait for sessions, and events of sessions."""
+    """Items that wait for sessions, and events of sessions.
+
+    Items and events of one session are numbered in the order in which they were stored; numbers of
+    different sessions cannot be compared.
+    """
+
+    is_shared: bool
+    """Whether other processes use this store: then turns reserve items in it."""
 
     async def add(self, item: OutboxItem) -> OutboxItem:
         """Append an item to its session's queue; the same id twice is one item."""
@@ -81,8 +107,22 @@ class DeliveryRows(Protocol):
     async def list_delivered(self, owner: str, session: str, limit: int) -> list[DeliveredItem]:
         """Return items that were delivered and are not pruned yet, the last delivered first."""
 
-    async def deliver(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
-        """Mark items as delivered; return the ids of those that were not yet."""
+    async def reserve(self, wanted: ItemReservation) -> tuple[str, ...]:
+        """Reserve items for a turn; return the ids of those that nobody else holds.
+
+        In a store of one process the ledger in memory decides this, and nothing is written.
+        """
+
+    async def release(self, owner: str, session: str, token: str) -> None:
+        """Release what is still reserved under a token."""
+
+    async def deliver(
+        self, owner: str, session: str, ids: tuple[str, ...], tell: TellDelivered | None = None
+    ) -> tuple[str, ...]:
+        """Mark items as delivered; return the ids of those that were not yet.
+
+        The events that tell of them are stored in the same transaction.
+        """
 
     async def forget(self, owner: str, session: str) -> None:
         """Delete a session's items, its events, and the interest in it."""
@@ -97,10 +137,16 @@ class DeliveryRows(Protocol):
         """Return a session's events after a number, in order."""
 
     async def events_since(self, owner: str, after: int, limit: int) -> list[SessionEvent]:
-        """Return the events of all sessions of an owner after a number, in order."""
+        """Return the events of all sessions of an owner after a number, in order.
+
+        Only a store of one process numbers the events of all sessions in one order.
+        """
 
     async def last_event(self, owner: str, session: str) -> int:
-        """Return the number of the newest event of all sessions, 0 if there is none."""
+        """Return a number that no event of the session exceeds, and that was given already.
+
+        It is 0 if there is no event.
+        """
 
     async def prune(self, before_ms: int) -> int:
         """Delete events, delivered items and interests that are older; return how many."""

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from gateway.jobs.model import Job, Run, Status
-from gateway.stores.delivery_rows import OutboxItem
+from gateway.stores.delivery_rows import OutboxItem, SessionEvent
 
 R = TypeVar("R")
 
@@ -23,14 +23,24 @@ class Claimed(msgspec.Struct, frozen=True):
     runs: tuple[Run, ...]
     items: tuple[OutboxItem, ...] = ()
     """Items for the session's queue."""
+    events: tuple[SessionEvent, ...] = ()
 
 
-Notice = Callable[[Job, Job | None, Run], OutboxItem | None]
-"""Makes the notice of a run from its job before, the job after (None: deleted), and the run."""
+class RunNews(msgspec.Struct, frozen=True):
+    """What a session gets when a run ends: items for its queue, and events."""
+
+    items: tuple[OutboxItem, ...] = ()
+    events: tuple[SessionEvent, ...] = ()
 
 
-def no_notice(before: Job, after: Job | None, run: Run) -> None:
-    """Return None: there is no notice."""
+NO_NEWS = RunNews()
+TellEnd = Callable[[Job, Job | None, Run], RunNews]
+"""Makes the news of a run's end from its job before, the job after (None: deleted), and the run."""
+
+
+def tell_nothing(before: Job, after: Job | None, run: Run) -> RunNews:
+    """Return that there are no news."""
+    return NO_NEWS
 
 
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +54,12 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobRows(Protocol):
-    """Jobs and their runs."""
+    """Jobs and their runs.
+
+    Items and events about a run are stored in the transaction that changes it, so none is missing
+    or too much after a crash. In a store that instances share, a run is held by the instance that
+    claimed it until that is buried; `holder` and `until_ms` only count in a store of one process.
+    """
 
     async def add(self, job: Job, again: Callable[[Job], Job], most: int) -> tuple[Job, bool]:
         """Add a job; if its owner has one with its `dedupe_key`, change that one by `again`.
@@ -74,12 +89,17 @@ class JobRows(Protocol):
         """Return the earliest `next_run_ms` of all jobs that are not running."""
 
     async def claim(
-        self, now_ms: int, holder: str, until_ms: int, claim: Callable[[Job], Claimed | None]
-    ) -> Claimed | None:
-        """Claim the earliest job whose `next_run_ms` has come and that is not running.
+        self,
+        now_ms: int,
+        holder: str,
+        until_ms: int,
+        claim: Callable[[Job], Claimed | None],
+        most: int = 1,
+    ) -> list[Claimed]:
+        """Claim jobs whose `next_run_ms` has come and that are not running, the earliest first.
 
         What the function returns is stored in one transaction, the running row with a lease of the
-        holder until `until_ms`. Return None if no job is due, or the function returns None for all.
+        holder until `until_ms`. Jobs for which it returns None are left out.
         A (job, due time) with a row does not get another one: the function is then called again
         with a later `due_ms`.
         """
@@ -101,11 +121,10 @@ class JobRows(Protocol):
         self,
         run: Run,
         change: Callable[[Job], Job | None],
-        item: OutboxItem | None,
         keep_runs: int,
-        notice: Notice = no_notice,
+        tell: TellEnd = tell_nothing,
     ) -> Job | None:
-        """Record the end of a run, the change of its job, and the items to deliver.
+        """Record the end of a run, the change of its job, and the news of it.
 
         All in one transaction, and only while the run's row is still `running`. Return the stored
         job; None if it was deleted (or the run was ended as interrupted meanwhile). A removed job
@@ -120,12 +139,13 @@ class JobRows(Protocol):
         self,
         before_ms: int,
         change: Callable[[Job, Run], tuple[Job, Run] | None],
-        notice: Notice = no_notice,
+        tell: TellEnd = tell_nothing,
     ) -> list[Run]:
         """End each running run whose lease ended before a time, as the function says.
 
         If it returns None, the run is left as it is. A process that has the store for itself calls
-        this at its start with `LATEST`, since the former process is gone.
+        this at its start with `LATEST`, since the former process is gone. In a store that instances
+        share, the runs of instances whose lease ended are ended, and these are buried with it.
         """
 
     async def runs(self, job_id: str, limit: int) -> list[Run]:

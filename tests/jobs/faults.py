@@ -32,8 +32,8 @@ class Flaky:
         """Let all calls pass from now on."""
         self._names = ()
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        real: Callable[..., Any] = getattr(self._rows, name)
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._rows, name)
         return partial(self._fails, real) if name in self._names else real
 
     async def _fails(self, real: Callable[..., Any], *given: Any) -> None:

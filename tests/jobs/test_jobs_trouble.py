@@ -129,15 +129,16 @@ async def test_a_schedule_that_cannot_be_reckoned_hurts_only_its_job() -> None:
         assert "schedule" in job["disabled_reason"]
 
 
-async def test_an_end_that_nobody_could_be_told_of_is_told_at_the_next_start(
-    tmp_path: Path,
-) -> None:
+async def test_whoever_finds_the_end_of_a_run_finds_the_event_of_it(tmp_path: Path) -> None:
     async with house(model("done"), settings=kept(tmp_path)) as gate:
         feed = gate.gateway.parts.feed
         job_id = await add(gate, agent="")
-        feed.rows = Flaky(feed.rows, "note")
+        feed.rows = flaky = Flaky(feed.rows, "note")
         await run_now(gate, job_id)
         await ran(gate, job_id, "ok")
+        assert flaky.failures == 1
+        flaky.mend()
+        assert len(await events_of(gate, "s", "run.finished")) == 1
     for _ in range(2):
         async with house(model("done"), settings=kept(tmp_path)) as gate:
             told = await events_of(gate, "s", "run.finished")

@@ -8,16 +8,28 @@ import anyio
 import anyio.lowlevel
 from msgspec.structs import replace
 
-from gateway.stores.delivery_rows import DeliveredItem, OutboxItem, SessionEvent, WaitingItems
+from gateway.stores.delivery_rows import (
+    DeliveredItem,
+    ItemReservation,
+    OutboxItem,
+    SessionEvent,
+    TellDelivered,
+    WaitingItems,
+)
 from gateway.stores.documents import StoreUnavailable
 
 Where = tuple[str, str]
 
 
 class Ledger:
-    """What a store of rows does for deliveries, as simply as can be."""
+    """What a store of rows does for deliveries, as simply as can be.
 
-    def __init__(self) -> None:
+    If it is shared, it knows reservations, too.
+    """
+
+    def __init__(self, is_shared: bool = False) -> None:
+        self.is_shared = is_shared
+        self.reserved: dict[str, str] = {}
         self.items: list[OutboxItem] = []
         self.delivered: list[str] = []
         self.log: list[SessionEvent] = []
@@ -43,7 +55,11 @@ class Ledger:
         await self._reach()
         self.reads += 1
         there = [item for item in self.items if (item.owner, item.session) == (owner, session)]
-        found = [item for item in there if item.id not in self.delivered]
+        found = [
+            replace(item, token=self.reserved.get(item.id, ""))
+            for item in there
+            if item.id not in self.delivered
+        ]
         if self.gates:
             await self.gates.popleft().wait()
         return found
@@ -66,11 +82,27 @@ class Ledger:
         here = [item for item in self.items if (item.owner, item.session) == (owner, session)]
         return [DeliveredItem(item, 0) for item in here if item.id in self.delivered][:limit]
 
-    async def deliver(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
+    async def reserve(self, wanted: ItemReservation) -> tuple[str, ...]:
+        await self._reach()
+        free = ("", *wanted.replaced)
+        got = tuple(one for one in wanted.ids if self.reserved.get(one, "") in free)
+        self.reserved.update(dict.fromkeys(got, wanted.token))
+        return got
+
+    async def release(self, owner: str, session: str, token: str) -> None:
+        await self._reach()
+        self.reserved = {one: held for one, held in self.reserved.items() if held != token}
+
+    async def deliver(
+        self, owner: str, session: str, ids: tuple[str, ...], tell: TellDelivered | None = None
+    ) -> tuple[str, ...]:
         await self._reach()
         there = [item.id for item in self.items if (item.owner, item.session) == (owner, session)]
         found = tuple(one for one in ids if one in there and one not in self.delivered)
         self.delivered.extend(found)
+        for item_id in found:
+            if tell is not None:
+                await self.note(tell(item_id))
         return found
 
     async def forget(self, owner: str, session: str) -> None:

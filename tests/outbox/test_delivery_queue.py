@@ -8,7 +8,7 @@ import pytest
 from gateway.outbox.ledger import Claim
 from gateway.outbox.queue import MOST_CARRIED, MOST_WAITING, TRIMMED_AFTER, OutboxQueue
 from gateway.outbox.text import results_text
-from gateway.stores.delivery_rows import OutboxItem
+from gateway.stores.delivery_rows import OutboxItem, TellDelivered
 from gateway.stores.documents import StoreUnavailable
 from tests.outbox.house import OWNER, SESSION, House, Notes, build, living
 from tests.outbox.ledger import Ledger
@@ -247,7 +247,9 @@ async def test_what_could_not_be_written_is_owed_and_written_later() -> None:
 
 async def test_a_store_that_hangs_does_not_hold_the_answer_for_ever() -> None:
     class Hanging(Ledger):
-        async def deliver(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
+        async def deliver(
+            self, owner: str, session: str, ids: tuple[str, ...], tell: TellDelivered | None = None
+        ) -> tuple[str, ...]:
             await anyio.sleep_forever()
             raise AssertionError
 

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from gateway.jobs.model import Job, Run
 from gateway.jobs.schedule.model import Every, next_due
 from gateway.stores import Documents, Rows, open_documents, open_rows
-from gateway.stores.job_rows import Claimed
+from gateway.stores.delivery_rows import OutboxItem, SessionEvent
+from gateway.stores.job_rows import Claimed, JobRows, RunNews, TellEnd
 from gateway.stores.sqlite.documents import open_sqlite
 
 from .shapes import SHAPES
@@ -132,6 +133,23 @@ def idle(of: Job) -> Job:
 def cut(of: Job, under_way: Run) -> tuple[Job, Run]:
     """Take it that a run was cut off."""
     return idle(of), replace(under_way, status="interrupted")
+
+
+def tells(*items: OutboxItem | None, events: tuple[SessionEvent, ...] = ()) -> TellEnd:
+    """Tell of the end of a run with these items and events."""
+    news = RunNews(tuple(item for item in items if item is not None), events)
+    return lambda before, after, run: news
+
+
+async def claim_one(
+    jobs: JobRows,
+    now_ms: int,
+    holder: str,
+    until_ms: int,
+    claim: Callable[[Job], Claimed | None],
+) -> Claimed | None:
+    """Claim the job that is due first; None if there is none."""
+    return next(iter(await jobs.claim(now_ms, holder, until_ms, claim)), None)
 
 
 def same(of: Job) -> Job:

@@ -20,7 +20,17 @@ from gateway.stores import Rows
 from gateway.stores.delivery_rows import OutboxItem
 from gateway.usage.model import RowKey, UsageBatch, UsageCounts
 
-from .row_backends import STEP, RowBackend, due, ended, idle, job, same
+from .row_backends import (
+    STEP,
+    RowBackend,
+    claim_one,
+    due,
+    ended,
+    idle,
+    job,
+    same,
+    tells,
+)
 
 PID = os.getpid()
 KEYS = 20
@@ -46,7 +56,7 @@ async def work_for_ever(rows: Rows) -> None:
         assert claimed is not None
         [run] = claimed.runs
         say("claimed", run.run_id)
-        await rows.jobs.finish(ended(run), idle, result(run), 9)
+        await rows.jobs.finish(ended(run), idle, 9, tells(result(run)))
         say("ended", run.run_id)
 
 
@@ -65,10 +75,10 @@ async def add(rows: Rows) -> None:
 
 
 async def claim(rows: Rows) -> None:
-    while (claimed := await rows.jobs.claim(TIMES * STEP, str(PID), 1, due)) is not None:
+    while (claimed := await claim_one(rows.jobs, TIMES * STEP, str(PID), 1, due)) is not None:
         [run] = claimed.runs
         say("claimed", run.run_id)
-        await rows.jobs.finish(ended(run), idle, result(run), 99)
+        await rows.jobs.finish(ended(run), idle, 99, tells(result(run)))
 
 
 TASKS: dict[str, Callable[[Rows], Awaitable[None]]] = {

@@ -15,7 +15,18 @@ from gateway.stores.delivery_rows import OutboxItem
 from gateway.stores.disk import ProcessLock
 
 from .mounts import read_only, small_disk
-from .row_backends import DURABLE, STEP, RowBackend, due, ended, idle, job, same
+from .row_backends import (
+    DURABLE,
+    STEP,
+    RowBackend,
+    claim_one,
+    due,
+    ended,
+    idle,
+    job,
+    same,
+    tells,
+)
 
 LARGE = "x" * 200_000
 
@@ -57,18 +68,18 @@ async def test_a_run_that_ends_on_a_full_disk_can_end_later(tmp_path: Path) -> N
     with small_disk(tmp_path / "disk", 1024) as disk:
         async with RowBackend("embedded", disk.place).opened() as rows:
             await rows.jobs.add(job(), same, 99)
-            claimed = await rows.jobs.claim(STEP, "me", 1, due)
+            claimed = await claim_one(rows.jobs, STEP, "me", 1, due)
             assert claimed is not None
             [run] = claimed.runs
             done = ended(run, result=LARGE)
             item = OutboxItem("run", "ann", "s", 1, LARGE)
             disk.fill()
             with pytest.raises(StoreUnavailable, match="the disk is full"):
-                await rows.jobs.finish(done, idle, item, 9)
+                await rows.jobs.finish(done, idle, 9, tells(item))
             assert await rows.jobs.runs("j", 9) == [run]
             assert await rows.deliveries.pending("ann", "s") == []
             disk.free()
-            assert await rows.jobs.finish(done, idle, item, 9) is not None
+            assert await rows.jobs.finish(done, idle, 9, tells(item)) is not None
             assert len(await rows.deliveries.pending("ann", "s")) == 1
 
 
@@ -87,7 +98,7 @@ async def test_a_read_only_disk(embedded: RowBackend) -> None:
     async with embedded.opened() as rows:
         with read_only(embedded.root):
             await refused(rows, "the disk is read-only")
-            assert await rows.jobs.claim(STEP, "me", 1, due) is None
+            assert await claim_one(rows.jobs, STEP, "me", 1, due) is None
         await rows.jobs.add(job(), same, 99)
         assert await rows.jobs.listing(None) == [job()]
 

@@ -33,7 +33,17 @@ from gateway.stores.sqlite.database import Database, migrate
 from gateway.stores.sqlite.documents import Sqlite
 from gateway.stores.sqlite.schema import MIGRATIONS
 
-from .row_backends import DURABLE, RowBackend, cut, due, ended, idle, job, same
+from .row_backends import (
+    DURABLE,
+    RowBackend,
+    claim_one,
+    cut,
+    due,
+    ended,
+    idle,
+    job,
+    same,
+)
 from .shapes import CLOCK, SHAPES, clock, plus_one
 
 
@@ -64,7 +74,7 @@ def test_closed_it_leaves_nothing_open_in_place_of_a_missing_file(tmp_path: Path
 async def test_nothing_is_made_before_something_is_kept(embedded: RowBackend) -> None:
     async with embedded.opened() as rows:
         assert await rows.jobs.end_lapsed(2**63 - 1, cut) == []
-        assert await rows.jobs.claim(10, "me", 1, due) is None
+        assert await claim_one(rows.jobs, 10, "me", 1, due) is None
         assert await rows.deliveries.waiting() == []
         assert await rows.deliveries.prune(10) == 0
         assert await rows.conversations.forget("ann", "s") == 0
@@ -208,7 +218,7 @@ async def test_a_file_that_was_removed_is_made_again(durable: RowBackend) -> Non
         for file in durable.path.parent.glob(f"{durable.path.name}*"):
             file.unlink()
         assert await rows.jobs.listing(None) == []
-        assert await rows.jobs.claim(9_999, "me", 1, due) is None
+        assert await claim_one(rows.jobs, 9_999, "me", 1, due) is None
         assert not durable.path.exists()
         await rows.jobs.add(job("b"), same, 9)
     async with durable.opened() as rows:
@@ -231,7 +241,7 @@ async def test_a_job_that_cannot_be_read_hurts_only_itself(durable: RowBackend) 
         assert [one.job_id for one in await rows.jobs.listing(None)] == ["b", "c"]
         assert await rows.jobs.runs("a", 9) == []
         tamper(durable.path, "UPDATE jobs SET job = x'ff' WHERE job_id = 'b'")
-        claimed = await rows.jobs.claim(9_999, "me", 1, due)
+        claimed = await claim_one(rows.jobs, 9_999, "me", 1, due)
         assert claimed is not None
         assert claimed.job.job_id == "c"
         assert await rows.jobs.get("b") is None
@@ -291,11 +301,11 @@ async def test_a_job_in_anothers_row_is_not_shown(durable: RowBackend) -> None:
 async def test_a_run_that_cannot_be_read_does_not_stop_its_job(durable: RowBackend) -> None:
     async with durable.opened() as rows:
         await rows.jobs.add(job(), same, 9)
-        await rows.jobs.claim(1_000, "me", 1, due)
+        await claim_one(rows.jobs, 1_000, "me", 1, due)
         tamper(durable.path, "UPDATE runs SET run = '[]'")
-        assert await rows.jobs.claim(2_000, "me", 1, due) is None
+        assert await claim_one(rows.jobs, 2_000, "me", 1, due) is None
         assert await rows.jobs.end_lapsed(2**63 - 1, cut) == []
-        assert await rows.jobs.claim(2_000, "me", 1, due) is not None
+        assert await claim_one(rows.jobs, 2_000, "me", 1, due) is not None
     assert [name for name, _ in durable.quarantined] == ["runs/j-1000"]
 
 
@@ -305,7 +315,7 @@ async def test_a_debt_that_cannot_be_read(durable: RowBackend) -> None:
             await rows.jobs.add(job(name), same, 9)
             claimed = await rows.jobs.claim_now(name, None, "me", 1, due)
             assert claimed is not None
-            await rows.jobs.finish(ended(claimed.runs[0], owed=True), idle, None, 9)
+            await rows.jobs.finish(ended(claimed.runs[0], owed=True), idle, 9)
         tamper(durable.path, "UPDATE owed SET job = '[' WHERE job_id = 'a'")
         assert [one.job_id for one, _ in await rows.jobs.list_owed()] == ["b"]
     assert [name for name, _ in durable.quarantined] == ["owed/a-1000"]

@@ -15,7 +15,14 @@ from gateway.jobs.schedule.model import At, Cron
 from gateway.stores import Conflict, Rows
 from gateway.stores.job_rows import JobRows
 
-from .row_backends import NAMES, RowBackend, due, job, same
+from .row_backends import (
+    NAMES,
+    RowBackend,
+    claim_one,
+    due,
+    job,
+    same,
+)
 
 
 @pytest.fixture(params=NAMES)
@@ -43,7 +50,7 @@ async def test_where_nothing_is_kept(jobs: JobRows) -> None:
     assert await jobs.listing(None) == []
     assert await jobs.change("j", None, lambda one: (one, 1)) is None
     assert await jobs.next_run_ms() is None
-    assert await jobs.claim(9_999, "me", 1, due) is None
+    assert await claim_one(jobs, 9_999, "me", 1, due) is None
     assert await jobs.claim_now("j", "ann", "me", 1, due) is None
     assert not await jobs.extend("r", "me", 1)
     assert await jobs.end_lapsed(2**63 - 1, lambda one, run: (one, run)) == []

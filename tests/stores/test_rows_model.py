@@ -27,7 +27,18 @@ from gateway.stores import Conflict, Rows
 from gateway.stores.delivery_rows import OutboxItem
 from gateway.stores.job_rows import Claimed
 
-from .row_backends import STEP, RowBackend, cut, due, ended, idle, job, manually
+from .row_backends import (
+    STEP,
+    RowBackend,
+    claim_one,
+    cut,
+    due,
+    ended,
+    idle,
+    job,
+    manually,
+    tells,
+)
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
 OWNERS = st.sampled_from(["ann", "bob"])
@@ -133,7 +144,7 @@ class AgainstLists(RuleBasedStateMachine):
 
     @rule(now_ms=GRID, until_ms=st.integers(1, 9))
     def claim(self, now_ms: int, until_ms: int) -> None:
-        claimed = self.run(self.rows.jobs.claim(now_ms, "me", until_ms, due))
+        claimed = self.run(claim_one(self.rows.jobs, now_ms, "me", until_ms, due))
         assert claimed == self.expected_claim(now_ms, until_ms)
 
     def expected_claim(self, now_ms: int, until_ms: int) -> Claimed | None:
@@ -176,16 +187,16 @@ class AgainstLists(RuleBasedStateMachine):
             self.leases[run.run_id] = until_ms
 
     @precondition(lambda self: self.runs)
-    @rule(data=st.data(), is_owed=st.booleans(), tells=st.booleans(), ends=st.booleans())
-    def finish(self, data: st.DataObject, is_owed: bool, tells: bool, ends: bool) -> None:
+    @rule(data=st.data(), is_owed=st.booleans(), says=st.booleans(), ends=st.booleans())
+    def finish(self, data: st.DataObject, is_owed: bool, says: bool, ends: bool) -> None:
         run = self.some_run(data)
         done = ended(run, owed=is_owed)
-        item = OutboxItem(f"run:{run.run_id}", run.user_id, "s", 1, "Done.") if tells else None
+        item = OutboxItem(f"run:{run.run_id}", run.user_id, "s", 1, "Done.") if says else None
 
         def change(one: Job) -> Job | None:
             return None if ends else idle(one)
 
-        left = self.run(self.rows.jobs.finish(done, change, item, KEEP))
+        left = self.run(self.rows.jobs.finish(done, change, KEEP, tells(item)))
         if run.status != "running":
             assert left is None
             return

@@ -14,7 +14,15 @@ import pytest
 from gateway.stores import InUse, Rows
 from gateway.stores.documents import LATEST
 
-from .row_backends import STEP, RowBackend, cut, due, job, same
+from .row_backends import (
+    STEP,
+    RowBackend,
+    claim_one,
+    cut,
+    due,
+    job,
+    same,
+)
 from .row_child import KEYS, TIMES
 
 PROJECT = Path(__file__).parents[2]
@@ -118,7 +126,7 @@ async def test_processes_that_claim_at_once_never_claim_the_same(tmp_path: Path)
     times = range(STEP, TIMES * STEP + 1, STEP)
     assert claimed == {f"{one.job_id}-{time}": 1 for one in jobs for time in times}
     async with backend.opened() as rows:
-        assert await rows.jobs.claim(TIMES * STEP, "me", 1, due) is None
+        assert await claim_one(rows.jobs, TIMES * STEP, "me", 1, due) is None
         items = await rows.deliveries.pending("ann", "s")
         assert {item.run_id for item in items} == set(claimed)
 
@@ -153,9 +161,9 @@ async def test_what_one_keeps_the_other_finds(tmp_path: Path) -> None:
     backend = RowBackend("shared", tmp_path)
     async with backend.opened() as here, backend.opened() as there:
         await here.jobs.add(job(), same, 9)
-        claimed = await there.jobs.claim(STEP, "there", 50, due)
+        claimed = await claim_one(there.jobs, STEP, "there", 50, due)
         assert claimed is not None
-        assert await here.jobs.claim(9 * STEP, "here", 50, due) is None
+        assert await claim_one(here.jobs, 9 * STEP, "here", 50, due) is None
         assert not await here.jobs.extend(claimed.runs[0].run_id, "here", 100)
         assert [run.status for run in await here.jobs.end_lapsed(51, cut)] == ["interrupted"]
         assert not await there.jobs.extend(claimed.runs[0].run_id, "there", 100)

@@ -15,7 +15,19 @@ from gateway.stores.sqlite.database import migrate
 from gateway.stores.sqlite.job_table import encode_row
 from gateway.stores.sqlite.schema import MIGRATIONS
 
-from .row_backends import DURABLE, NAMES, STEP, RowBackend, due, ended, idle, job, run, same
+from .row_backends import (
+    DURABLE,
+    NAMES,
+    STEP,
+    RowBackend,
+    claim_one,
+    due,
+    ended,
+    idle,
+    job,
+    run,
+    same,
+)
 
 
 @pytest.fixture(params=NAMES)
@@ -34,9 +46,9 @@ async def run_all(jobs: JobRows, count: int, *given: Job) -> None:
     for one in given:
         await jobs.add(one, same, 100)
     for _ in range(count * len(given)):
-        claimed = await jobs.claim(10**9, "me", 1, due)
+        claimed = await claim_one(jobs, 10**9, "me", 1, due)
         assert claimed is not None
-        await jobs.finish(ended(claimed.runs[0]), idle, None, 100)
+        await jobs.finish(ended(claimed.runs[0]), idle, 100)
 
 
 async def listed(jobs: JobRows, **query: object) -> list[str]:
@@ -63,9 +75,9 @@ async def test_pages_of_runs_join_without_gap_or_double(jobs: JobRows) -> None:
         found += [one.run_id for _, one in page]
         before = page[-1][0]
         # What comes meanwhile is newer, and changes no later page.
-        claimed = await jobs.claim(10**9, "me", 1, due)
+        claimed = await claim_one(jobs, 10**9, "me", 1, due)
         if claimed is not None:
-            await jobs.finish(ended(claimed.runs[0]), idle, None, 100)
+            await jobs.finish(ended(claimed.runs[0]), idle, 100)
     assert found == whole
 
 
@@ -82,7 +94,7 @@ async def test_a_run_is_found_by_its_owner_only(jobs: JobRows) -> None:
 async def test_the_newest_statuses_of_each_job_the_oldest_first(jobs: JobRows) -> None:
     await run_all(jobs, 3, job("a"), job("b"))
     await jobs.add(job("never", next_run_ms=None, due_ms=None), same, 100)
-    claimed = await jobs.claim(10**9, "me", 1, due)
+    claimed = await claim_one(jobs, 10**9, "me", 1, due)
     assert claimed is not None
     name = claimed.job.job_id
     found = await jobs.last_statuses(["a", "b", "never", "unknown"], 2)

@@ -15,7 +15,14 @@ from heapq import nlargest
 from msgspec.structs import replace
 
 from gateway.jobs.run_rules import write_missed_notice
-from gateway.stores.delivery_rows import DeliveredItem, OutboxItem, SessionEvent, WaitingItems
+from gateway.stores.delivery_rows import (
+    DeliveredItem,
+    ItemReservation,
+    OutboxItem,
+    SessionEvent,
+    TellDelivered,
+    WaitingItems,
+)
 from gateway.stores.documents import SessionKey
 from gateway.stores.sqlite.engine import Engine
 
@@ -70,6 +77,8 @@ MOVE = """INSERT INTO positions (name, seq) VALUES (?, ?)
 class SqliteDeliveries:
     """The `DeliveryRows` of a database."""
 
+    is_shared = False
+
     def __init__(self, engine: Engine, now_ms: Callable[[], int]) -> None:
         self._engine = engine
         self._now_ms = now_ms
@@ -94,9 +103,18 @@ class SqliteDeliveries:
         """Return items that were delivered, the last delivered first."""
         return await self._engine.ask(partial(_list_delivered, owner, session, limit))
 
-    async def deliver(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
+    async def reserve(self, wanted: ItemReservation) -> tuple[str, ...]:
+        """Return all of them: the ledger of this process knows who holds which."""
+        return wanted.ids
+
+    async def release(self, owner: str, session: str, token: str) -> None:
+        """Do nothing: nothing was written."""
+
+    async def deliver(
+        self, owner: str, session: str, ids: tuple[str, ...], tell: TellDelivered | None = None
+    ) -> tuple[str, ...]:
         """Mark items as delivered; return the ids of those that were not yet."""
-        query = partial(_deliver, (owner, session), ids, self._now_ms())
+        query = partial(_deliver, (owner, session), ids, self._now_ms(), tell)
         return await self._engine.mend(query)
 
     async def forget(self, owner: str, session: str) -> None:
@@ -108,7 +126,7 @@ class SqliteDeliveries:
 
         If the log is too long, its oldest events are deleted.
         """
-        return await self._engine.change(partial(_note, event))
+        return await self._engine.change(partial(add_event, event))
 
     async def events(self, owner: str, session: str, after: int, limit: int) -> list[SessionEvent]:
         """Return a session's events after a number, in order."""
@@ -201,17 +219,26 @@ def _list_delivered(
 
 
 def _deliver(
-    session_key: SessionKey, ids: tuple[str, ...], at_ms: int, connection: sqlite3.Connection
+    session_key: SessionKey,
+    ids: tuple[str, ...],
+    at_ms: int,
+    tell: TellDelivered | None,
+    connection: sqlite3.Connection,
 ) -> tuple[str, ...]:
     """Mark items delivered; return the ids of those that were not yet."""
-    return tuple(
+    delivered = tuple(
         item_id
         for item_id in ids
         if connection.execute(DELIVER, (at_ms, *session_key, item_id)).rowcount > 0
     )
+    if tell is not None:
+        for item_id in delivered:
+            add_event(tell(item_id), connection)
+    return delivered
 
 
-def _note(event: SessionEvent, connection: sqlite3.Connection) -> SessionEvent | None:
+def add_event(event: SessionEvent, connection: sqlite3.Connection) -> SessionEvent | None:
+    """Append an event to the log of a session; return None if it is already there."""
     values = (event.owner, event.session, event.kind, event.key, event.at_ms, event.data)
     done = connection.execute(NOTE, values)
     if done.rowcount <= 0:

@@ -21,11 +21,11 @@ from msgspec.structs import replace
 from gateway.jobs.model import Job, Run, Status
 from gateway.jobs.run_rules import OVER
 from gateway.jobs.schedule.model import next_due
-from gateway.stores.delivery_rows import OutboxItem
+from gateway.stores.delivery_rows import OutboxItem, SessionEvent
 from gateway.stores.documents import LATEST, OnQuarantine, StoreUnavailable
-from gateway.stores.job_rows import Claimed, Notice, RunQuery, no_notice
+from gateway.stores.job_rows import Claimed, RunNews, RunQuery, TellEnd, tell_nothing
 from gateway.stores.sqlite import job_table, run_lists
-from gateway.stores.sqlite.deliveries import add_item
+from gateway.stores.sqlite.deliveries import add_event, add_item
 from gateway.stores.sqlite.engine import Engine
 from gateway.stores.sqlite.job_table import (
     CorruptRow,
@@ -117,10 +117,15 @@ class SqliteJobs:
         return await self._engine.ask(job_table.next_run_ms)
 
     async def claim(
-        self, now_ms: int, holder: str, until_ms: int, claim: Callable[[Job], Claimed | None]
-    ) -> Claimed | None:
-        """Claim the earliest job that is due and not running."""
-        query = partial(_claim_due, now_ms, RunLease(holder, until_ms), claim)
+        self,
+        now_ms: int,
+        holder: str,
+        until_ms: int,
+        claim: Callable[[Job], Claimed | None],
+        most: int = 1,
+    ) -> list[Claimed]:
+        """Claim jobs that are due and not running, the earliest first."""
+        query = partial(_claim_due, now_ms, RunLease(holder, until_ms), claim, most)
         return await self._run(self._engine.mend, query)
 
     async def claim_now(
@@ -143,12 +148,11 @@ class SqliteJobs:
         self,
         run: Run,
         change: Callable[[Job], Job | None],
-        item: OutboxItem | None,
         keep_runs: int,
-        notice: Notice = no_notice,
+        tell: TellEnd = tell_nothing,
     ) -> Job | None:
-        """Record the end of a run, the change of its job, and the items to deliver."""
-        query = partial(_finish_run, run, change, item, keep_runs, notice)
+        """Record the end of a run, the change of its job, and the news of it."""
+        query = partial(_finish_run, run, change, keep_runs, tell)
         return await self._run(self._engine.mend, query)
 
     async def give_back(self, run_id: str, change: Callable[[Job, Run], Job]) -> Job | None:
@@ -159,10 +163,10 @@ class SqliteJobs:
         self,
         before_ms: int,
         change: Callable[[Job, Run], tuple[Job, Run] | None],
-        notice: Notice = no_notice,
+        tell: TellEnd = tell_nothing,
     ) -> list[Run]:
         """End each running run whose lease ended before a time."""
-        query = partial(_end_lapsed, before_ms, change, notice)
+        query = partial(_end_lapsed, before_ms, change, tell)
         return await self._run(self._engine.mend, query)
 
     async def runs(self, job_id: str, limit: int) -> list[Run]:
@@ -213,16 +217,21 @@ def _claim_due(
     now_ms: int,
     lease: RunLease,
     claim: Callable[[Job], Claimed | None],
+    most: int,
     connection: sqlite3.Connection,
-) -> Claimed | None:
-    """Claim the earliest job that is due and not running."""
+) -> list[Claimed]:
+    """Claim jobs that are due and not running, the earliest first."""
+    found: list[Claimed] = []
     place = (-LATEST, 0)
-    while (row := connection.execute(DUE, (now_ms, *place)).fetchone()) is not None:
+    while len(found) < most:
+        row = connection.execute(DUE, (now_ms, *place)).fetchone()
+        if row is None:
+            break
         place = row[:2]
         claimed = _claim_untaken(read_job(*row[2:]), now_ms, claim, connection)
         if claimed is not None:
-            return _record_claim(claimed, lease, connection)
-    return None
+            found.append(_record_claim(claimed, lease, connection))
+    return found
 
 
 def _claim_now(
@@ -279,8 +288,7 @@ def _record_claim(claimed: Claimed, lease: RunLease, connection: sqlite3.Connect
     for run in sorted(claimed.runs, key=lambda run: (run.status == "running", run.due_ms)):
         kept = (run.job_id, run.due_ms, run.trigger == "manual", run.status)
         connection.execute(ADD, (*kept, *lease, encode_row(run), run.run_id, run.user_id))
-    for item in claimed.items:
-        add_item(item, connection)
+    _tell(claimed.items, claimed.events, connection)
     job_table.keep(claimed.job, connection)
     return claimed
 
@@ -294,12 +302,11 @@ def _extend_lease(run_id: str, lease: RunLease, connection: sqlite3.Connection) 
 def _finish_run(
     run: Run,
     change: Callable[[Job], Job | None],
-    item: OutboxItem | None,
     keep_runs: int,
-    notice: Notice,
+    tell: TellEnd,
     connection: sqlite3.Connection,
 ) -> Job | None:
-    """Record the end of a run, the change of its job, its owed result and its items."""
+    """Record the end of a run, the change of its job, its owed result and its news."""
     row = connection.execute(JOB_OF, (run.run_id,)).fetchone()
     if row is None:
         return None
@@ -308,9 +315,7 @@ def _finish_run(
     changed = change(job)
     if run.owed:
         _owe(changed or job, run, connection)
-    for told in (item, notice(job, changed, run)):
-        if told is not None:
-            add_item(told, connection)
+    _tell_news(tell(job, changed, run), connection)
     if changed is None:
         job_table.drop(job.job_id, connection)
     else:
@@ -336,7 +341,7 @@ def _give_back_run(
 def _end_lapsed(
     before_ms: int,
     change: Callable[[Job, Run], tuple[Job, Run] | None],
-    notice: Notice,
+    tell: TellEnd,
     connection: sqlite3.Connection,
 ) -> list[Run]:
     """End each running run whose lease ended before a time."""
@@ -348,9 +353,7 @@ def _end_lapsed(
             continue
         job, run = changed
         _end(run, connection)
-        told = notice(before, job, run)
-        if told is not None:
-            add_item(told, connection)
+        _tell_news(tell(before, job, run), connection)
         job_table.keep(job, connection)
         ended.append(run)
     return ended
@@ -371,6 +374,19 @@ def _settle_owed(run_id: str, item: OutboxItem | None, connection: sqlite3.Conne
     if row is not None:
         _end(replace(read_run(*row), owed=False), connection)
     return True
+
+
+def _tell_news(news: RunNews, connection: sqlite3.Connection) -> None:
+    _tell(news.items, news.events, connection)
+
+
+def _tell(
+    items: Sequence[OutboxItem], events: Sequence[SessionEvent], connection: sqlite3.Connection
+) -> None:
+    for item in items:
+        add_item(item, connection)
+    for event in events:
+        add_event(event, connection)
 
 
 def _end(run: Run, connection: sqlite3.Connection) -> None:
