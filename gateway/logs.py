@@ -104,7 +104,8 @@ EVENT_LEVELS: Mapping[str, str] = {
         WARNING,
     ),
 }
-_find_stamp = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z").findall
+# Where a line begins, in both forms: what it says may have other times in it.
+_find_stamps = re.compile(r'^(?:\{"time":")?(\d{4}-\d\d-\d\dT[\d:.]+Z)', re.MULTILINE).findall
 _is_bare = re.compile(r"[\w.,:/@*+-]+").fullmatch
 
 Fields = dict[str, Any]
@@ -155,7 +156,11 @@ def pairs(fields: Fields) -> str:
 
 def members(fields: Fields) -> str:
     """Write particulars for machines: the members of an object, without its braces."""
-    return msgspec.json.encode(fields).decode()[1:-1]
+    try:
+        return msgspec.json.encode(fields).decode()[1:-1]
+    except UnicodeEncodeError:
+        # A name of a file need not be UTF-8; a line that fails would take others with it.
+        return json.dumps(fields, ensure_ascii=False).encode(errors="replace").decode()[1:-1]
 
 
 def _text(value: object) -> str:
@@ -259,7 +264,7 @@ class LogWriter:
     def _tell(self) -> None:
         members = WRITERS[self._form]({"lines": self._untold})
         # As of the line before it: lines that are still to come may be older than this moment.
-        stamps = _find_stamp(self._newest)
+        stamps = _find_stamps(self._newest)
         when = stamps[-1] if stamps else _instant(time.time())
         line = FRAMES[self._form](when, "WARNING", DROPPED, members)
         self._lines.append(line)

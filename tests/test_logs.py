@@ -233,3 +233,28 @@ def test_a_line_about_lost_lines_is_no_newer_than_those_to_come(
     told = f"{iso(1000)} WARNING log_lines_dropped lines=1\n".encode()
     assert read_all(reads, told).endswith(told)
     writer.close()
+
+
+def test_a_line_about_lost_lines_has_the_time_of_a_line_and_not_of_what_it_says(
+    pipe: tuple[int, io.TextIOWrapper],
+) -> None:
+    reads, stream = pipe
+    writer = LogWriter(stream, "text", most=60)
+    writer.write(f"{iso(1000)} INFO reminders_scheduled earliest_due={iso(9000)}\n")
+    writer.write(f"{iso(2000)} INFO two {'x' * 20}\n")
+    told = f"{iso(1000)} WARNING log_lines_dropped lines=1\n".encode()
+    assert read_all(reads, told).endswith(told)
+    writer.close()
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_a_name_that_is_not_utf8_costs_no_line(form: str) -> None:
+    """Python has such names of files, and cannot write them as UTF-8."""
+    stream = io.StringIO()
+    event_log = EventLog(form, stream, lambda: 0)
+    event_log.note("serving", file=os.fsdecode(b"\xff.toml"))
+    event_log.note("draining", live=0)
+    event_log.flush()
+    written = stream.getvalue().encode().splitlines()
+    assert len(written) == 2
+    assert b".toml" in written[0]
