@@ -169,6 +169,8 @@ class Gateway:
         assert self._tasks is not None
         parts, former = self.parts, self.serving
         services = await self._make_request_services(config)
+        # What ends while budgets are read counts, too, also if nobody had one until now.
+        parts.usage.on_turn = parts.limits.settle
         await parts.limits.replace_bounds(wiring.owner_bounds(config), parts.usage.sum_since)
         await self._use(services, self._tasks)
         if self.serving.agents.known != former.agents.known:

@@ -14,12 +14,14 @@ from gateway.config import Config, ConfigError, ConfigSource
 from gateway.config.changes import ConfigChanges, apply_reloadable, compare
 from gateway.logs import EventLog
 from gateway.outbox.wakeup import Wakeup
+from gateway.stores.documents import StoreUnavailable
 from gateway.wire.tls import default_context
 
 log = logging.getLogger("holdgate.config")
 APPLIED, REFUSED = "applied", "refused"
 NO_SOURCE = "this gateway was not started from a configuration file"
 NO_FILE = "no file was read at the start, and there is still no holdgate.toml"
+NO_STORE = "what was spent of budgets cannot be read; send SIGHUP again when the store works"
 MOST_NAMED = 20
 
 Use = Callable[[Config], Awaitable[None]]
@@ -63,6 +65,9 @@ class ConfigReloader:
             await self._use(config)
         except ConfigError as error:
             self.refuse(map(str, error.problems), running.file)
+            return running
+        except StoreUnavailable as error:
+            self.refuse([f"{NO_STORE}: {error.message}"], running.file)
             return running
         except Exception as error:
             # The outer loop of a reload: a bug must not end the gateway.

@@ -57,6 +57,8 @@ class OwnerLimiter:
         self._tokens = SlidingWindow(bounds.tpm)
         self._running = 0
         self._spent = PeriodSums()
+        self._next_spent: tuple[Budget, PeriodSums] | None = None
+        """What was spent of a budget that is in force soon."""
         self.bounds = bounds
 
     def __repr__(self) -> str:
@@ -64,11 +66,13 @@ class OwnerLimiter:
 
     def replace_bounds(self, bounds: OwnerBounds) -> None:
         """Go by other bounds from now on; what was counted stays counted."""
-        self.bounds = bounds
+        if self._next_spent is not None:
+            self._spent = self._next_spent[1]
+        self.bounds, self._next_spent = bounds, None
         self._requests.limit, self._tokens.limit = bounds.rpm, bounds.tpm
 
     async def load(self, budget: Budget, sum_since: SumSince) -> None:
-        """Find out what was spent of a budget before it was given.
+        """Find out what was spent of a budget that is in force soon, by `replace_bounds`.
 
         The periods beside this one count, too: the clock may be wrong and be set right later.
         """
@@ -79,7 +83,11 @@ class OwnerLimiter:
         since = {at: await sum_since(self.owner, at) for at in (former, end, begin)}
         spent = {at: budget.find_spent(one.tokens, one.cost_micros) for at, one in since.items()}
         sums = {former: spent[former] - spent[begin], begin: spent[begin] - spent[end]}
-        self._spent = PeriodSums({**sums, end: spent[end]})
+        self._next_spent = budget, PeriodSums({**sums, end: spent[end]})
+
+    def forget_load(self) -> None:
+        """Keep to the present bounds after all."""
+        self._next_spent = None
 
     def check(self, dialect: str, resumes: bool = False) -> None:
         """Raise `LimitExceeded` if nothing more may be asked now.
@@ -141,10 +149,14 @@ class OwnerLimiter:
         """Count what a turn cost."""
         if self.bounds.tpm:
             self._tokens.add(self._clock.steady_ms(), tokens)
-        budget = self.bounds.budget
-        if budget is not None:
-            begin = begin_of(budget.period, self._clock.now_ms())
-            self._spent.add(begin, budget.find_spent(tokens, cost_micros))
+        if (budget := self.bounds.budget) is not None:
+            self._add_spent(budget, self._spent, tokens, cost_micros)
+        if self._next_spent is not None:
+            self._add_spent(*self._next_spent, tokens, cost_micros)
+
+    def _add_spent(self, budget: Budget, sums: PeriodSums, tokens: int, cost_micros: int) -> None:
+        begin = begin_of(budget.period, self._clock.now_ms())
+        sums.add(begin, budget.find_spent(tokens, cost_micros))
 
     def enter(self) -> None:
         """Count an answer that runs."""
@@ -224,24 +236,28 @@ class OwnerLimits:
             if (budget := limiter.bounds.budget) is not None:
                 try:
                     await limiter.load(budget, sum_since)
+                    limiter.replace_bounds(limiter.bounds)
                 except StoreUnavailable as error:
                     # The gateway starts without its store, too; the budget is then as good as new.
                     self._note("budget_not_read", owner=limiter.owner, why=error.message)
 
     async def replace_bounds(self, bounds: Mapping[str, OwnerBounds], sum_since: SumSince) -> None:
-        """Go by other bounds from now on; raise what `sum_since` raises."""
+        """Go by other bounds from now on; raise what `sum_since` raises, and change nothing then."""
         for owner, one in bounds.items():
-            limiter = self._limiters.get(owner) or OwnerLimiter(owner, UNLIMITED, self._clock)
-            if one.budget is not None and one.budget != limiter.bounds.budget:
-                # Before anything changes, since it may fail; nothing is counted in between.
-                await limiter.load(one.budget, sum_since)
-            limiter.replace_bounds(one)
-            if one.is_limited:
-                self._limiters[owner] = limiter
+            if one.is_limited and owner not in self._limiters:
+                self._limiters[owner] = OwnerLimiter(owner, UNLIMITED, self._clock)
+        try:
+            for owner, one in bounds.items():
+                limiter = self._limiters.get(owner)
+                if limiter is not None and one.budget not in (None, limiter.bounds.budget):
+                    await limiter.load(one.budget, sum_since)
+        except BaseException:
+            for limiter in self._limiters.values():
+                limiter.forget_load()
+            raise
+        # Also of owners that are gone: an answer may still run, and leaves by the same limiter.
         for owner, limiter in self._limiters.items():
-            if owner not in bounds:
-                # An answer of this owner may still run, and leaves by the same limiter.
-                limiter.replace_bounds(UNLIMITED)
+            limiter.replace_bounds(bounds.get(owner, UNLIMITED))
 
     def check(self, owner: str, dialect: str) -> None:
         """Raise `LimitExceeded` if an owner may ask nothing now."""

@@ -214,6 +214,53 @@ async def test_a_budget_that_could_not_be_read_is_read_the_next_time() -> None:
         limits.check("ann", "openai-chat")
 
 
+async def test_bounds_of_nobody_change_if_the_budget_of_one_cannot_be_read() -> None:
+    limits = OwnerLimits({"ann": OwnerBounds(rpm=9)}, MovableClock(), print)
+    budget = Budget(100, "tokens", "day")
+    wanted = {name: OwnerBounds(rpm=1, budget=budget) for name in ("ann", "bob", "cid")}
+
+    async def tell_of_ann(owner: str, since_ms: int) -> Spending:
+        return await (_all_spent if owner == "ann" else _cannot_tell)(owner, since_ms)
+
+    with pytest.raises(StoreUnavailable):
+        await limits.replace_bounds(wanted, tell_of_ann)
+    limits.check("ann", "openai-chat")
+    for owner, limit in (("ann", b"9"), ("bob", None)):
+        allowance = limits.open(owner, "openai-chat")
+        headers = {} if allowance is None else dict(allowance.headers())
+        assert headers.get(b"x-ratelimit-limit-requests") == limit
+
+
+async def test_what_is_spent_while_budgets_are_read_counts() -> None:
+    """Turns of one owner end while what another one spent is read."""
+    limits = OwnerLimits({}, MovableClock(), print)
+    budget = Budget(100, "tokens", "day")
+    wanted = {name: OwnerBounds(budget=budget) for name in ("ann", "bob")}
+
+    async def spend_meanwhile(owner: str, since_ms: int) -> Spending:
+        if owner == "bob":
+            limits.settle("ann", Usage(60, 40), 0)
+        return Spending()
+
+    await limits.replace_bounds(wanted, spend_meanwhile)
+    limits.check("bob", "openai-chat")
+    with pytest.raises(BudgetExceeded):
+        limits.check("ann", "openai-chat")
+
+
+async def test_a_reload_without_the_store_is_refused_in_the_log() -> None:
+    async with limited(COSTLY) as gate:
+        await gate.gateway.parts.rows.aclose()
+        owners = keys("ann", "bob", "root", admin="root")
+        owners[1] |= {"budget": "1 tokens/day"}
+        await gate.reload(keys=owners)
+        await gate.quiet()
+        lines = [json.loads(line) for line in gate.log.splitlines()]
+        (refused,) = [line for line in lines if line["event"] == "config_not_reloaded"]
+        assert "budgets" in refused["problem"]
+        assert "exception" not in gate.log
+
+
 MIDNIGHT = 1_793_836_800_000
 """2026-11-05T00:00:00Z"""
 A_DAY = SECONDS_OF_A_DAY * 1000
