@@ -14,7 +14,9 @@ from tests.gateway.wire import chat, streaming, turn
 from tests.run import in_process
 from tests.wire.fake import CHUNKED, LAST, Peer, chunk, sized
 
-LIFETIME = 1.0
+# Renewed a fifth of it before: a busy machine may take as long to pass a request on.
+LIFETIME = 2.5
+KEYS = 3
 # It prints when the key expires, as part of the key, so that the upstream knows.
 SCRIPT = f"""
 import json, time
@@ -44,11 +46,9 @@ async def test_an_expiring_key_is_renewed_without_a_failed_request(
     command = [sys.executable, str(tmp_path / "get-key.py")]
     upstream = {"api_key_command": command, "transport": transport}
     async with in_process(strict, upstream=upstream) as gate:
-        ends_at = time.monotonic() + 3 * LIFETIME
-        while time.monotonic() < ends_at:
+        while len(set(seen)) < KEYS:
             assert (await gate.ask()).text == "one"
             await anyio.sleep(0.02)
-    assert len(set(seen)) >= 3
     assert "key-" not in gate.log
 
 
@@ -84,3 +84,14 @@ async def test_a_key_that_is_refused_is_not_used_again(tmp_path: Path) -> None:
             assert b"key-" not in answer.body
         keys = {asked.headers[b"api-key"] for asked in gate.requests}
     assert len(keys) == 2
+
+
+async def test_a_command_that_prints_without_end_is_ended() -> None:
+    script = "import os\nwhile True: os.write(1, b'canary' * 10_000)"
+    upstream = {"api_key_command": [sys.executable, "-c", script]}
+    async with in_process(streaming(turn("one")), upstream=upstream) as gate:
+        answer = await gate.ask()
+        assert (answer.status, answer.error["code"]) == (502, "upstream_auth")
+        assert "printed more than 256 KB" in answer.error["message"]
+        await gate.quiet()
+        assert "canary" not in gate.log

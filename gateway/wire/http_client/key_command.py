@@ -27,6 +27,8 @@ USUAL_LIFETIME = 600.0
 LONGEST_MARGIN = 60.0
 """How long before its end a key is renewed, at most; a fifth of its life if that is shorter."""
 LONGEST_KEY = 16 * 1024
+# There may be more in the JSON than the key.
+MOST_OUTPUT = 256 * 1024
 SHORTEST_PAUSE = 0.05
 LONGEST_PAUSE = 10.0
 REFUSED = (401, 403)
@@ -146,16 +148,32 @@ class KeyCommand:
     async def _print_key(self) -> bytes:
         try:
             with anyio.fail_after(self._seconds):
-                done = await anyio.run_process(
-                    self._command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
-                )
+                return await self._run_command()
         except TimeoutError:
             raise NoKey(f"ran longer than {self._seconds:g} s") from None
         except OSError as error:
             raise NoKey(f"cannot be started: {error.strerror}") from None
-        if done.returncode != 0:
-            raise NoKey(f"ended with status {done.returncode}")
-        return done.stdout
+
+    async def _run_command(self) -> bytes:
+        nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+        process = await anyio.open_process(
+            self._command, stdin=nothing, stdout=pipe, stderr=nothing
+        )
+        output = bytearray()
+        async with process:
+            assert process.stdout is not None
+            async for chunk in process.stdout:
+                # Read to its end also if it is too much: a full pipe would hide that it has ended.
+                if len(output) <= MOST_OUTPUT:
+                    output += chunk
+                    if len(output) > MOST_OUTPUT:
+                        process.kill()
+            status = await process.wait()
+        if len(output) > MOST_OUTPUT:
+            raise NoKey(f"printed more than {MOST_OUTPUT // 1024} KB")
+        if status != 0:
+            raise NoKey(f"ended with status {status}")
+        return bytes(output)
 
     def _make_error(self, why: NoKey) -> UpstreamAuth:
         error = UpstreamAuth(f"There is no key for upstream {self._upstream}: {why}.")
