@@ -27,6 +27,8 @@ READ = {
     '{"token": "sk-1", "expires_at": "2027-01-15T08:01:00"}': (b"sk-1", 60),
     '{"token": "sk-1", "expires_at": "2027-01-15T10:01:00+02:00"}': (b"sk-1", 60),
     '{"token": "sk-1", "expires_at": null, "expires_in": 5}': (b"sk-1", 5),
+    '{"token": "sk-1", "expires_in": "90"}': (b"sk-1", 90),
+    f'{{"token": "sk-1", "expires_at": "{NOW + 30:.0f}"}}': (b"sk-1", 30),
 }
 NOT_READ = {
     "": "no key",
@@ -40,6 +42,10 @@ NOT_READ = {
     '{"token": "sk-1", "expires_in": 0}': "a key that has expired",
     f'{{"token": "sk-1", "expires_at": {NOW - 1}}}': "a key that has expired",
     '{"token": "sk-1", "expires_at": "soon"}': "an expires_at that is not a time",
+    '{"token": "sk-1", "expires_at": [7]}': "an expires_at that is not a time",
+    '{"token": "sk-1", "expires_in": "soon"}': "an expires_in that is not a number of seconds",
+    '{"token": "sk-1", "expires_in": 1e999}': "invalid JSON",
+    '{"token": "sk-1", "expires_in": "inf"}': "an expires_in that is not a number of seconds",
 }
 
 

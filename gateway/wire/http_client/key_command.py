@@ -13,6 +13,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
+from math import inf, isfinite
 from pathlib import PurePath
 from typing import Any
 
@@ -201,17 +202,29 @@ def read_key(output: bytes, now: float) -> PrintedKey:
 
 
 def _lifetime(answer: dict[str, Any], now: float) -> float:
-    seconds, at = answer.get("expires_in"), answer.get("expires_at")
-    if isinstance(at, str):
-        at = _read_time(at)
-    if isinstance(at, int | float):
-        return at - now
-    return float(seconds) if isinstance(seconds, int | float) else USUAL_LIFETIME
+    if (at := answer.get("expires_at")) is not None:
+        moment = _read_number(at)
+        return (_read_time(at) if moment is None else moment) - now
+    if (left := answer.get("expires_in")) is None:
+        return USUAL_LIFETIME
+    seconds = _read_number(left)
+    if seconds is None:
+        raise NoKey("printed an expires_in that is not a number of seconds")
+    return seconds
 
 
-def _read_time(text: str) -> float:
+def _read_number(value: object) -> float | None:
+    """Read a number, or its text, as some clouds write it; None: it is neither."""
     try:
-        at = datetime.fromisoformat(text)
+        number = float(value) if isinstance(value, int | float | str) else inf
+    except (ValueError, OverflowError):
+        return None
+    return number if isfinite(number) else None
+
+
+def _read_time(value: object) -> float:
+    try:
+        at = datetime.fromisoformat(str(value))
     except ValueError:
         raise NoKey("printed an expires_at that is not a time") from None
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
