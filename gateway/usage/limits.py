@@ -242,7 +242,7 @@ class OwnerLimits:
                     self._note("budget_not_read", owner=limiter.owner, why=error.message)
 
     async def replace_bounds(self, bounds: Mapping[str, OwnerBounds], sum_since: SumSince) -> None:
-        """Go by other bounds from now on; raise what `sum_since` raises, and change nothing then."""
+        """Go by other bounds from now on; if `sum_since` raises, change nothing and raise that."""
         for owner, one in bounds.items():
             if one.is_limited and owner not in self._limiters:
                 self._limiters[owner] = OwnerLimiter(owner, UNLIMITED, self._clock)
