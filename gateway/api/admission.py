@@ -62,7 +62,9 @@ CORS_ORIGIN = b"access-control-allow-origin"
 CORS_METHODS = b"GET, POST, PUT, DELETE, HEAD"
 CORS_EXPOSED = (
     b"x-request-id, request-id, x-holdgate-exchange, x-holdgate-upstream, x-holdgate-session, "
-    b"x-holdgate-directive, x-holdgate-event-id"
+    b"x-holdgate-directive, x-holdgate-event-id, retry-after, retry-after-ms, x-should-retry, "
+    b"x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, "
+    b"x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
 )
 
 

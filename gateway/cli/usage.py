@@ -32,10 +32,18 @@ NO_COST = "-"
 UsageFields = dict[str, Any]
 
 
+class _BudgetUse(msgspec.Struct):
+    limit: float
+    spent: float
+    unit: str
+    resets_at: str
+
+
 class _Report(msgspec.Struct, rename={"from_time": "from"}):
     data: list[UsageFields]
     from_time: str
     to: str
+    budget: _BudgetUse | None = None
 
 
 def add_usage_options(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +76,8 @@ def show_usage(url: str, key: str, given: argparse.Namespace) -> None:
     else:
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         text = f"{report.from_time} to {report.to}\n{write_usage(report.data, columns)}"
+        if report.budget is not None:
+            text += f"\n{_write_budget(report.budget)}"
     print(CONTROLS.sub("", text), flush=True)
 
 
@@ -92,6 +102,15 @@ def write_usage(data: list[UsageFields], columns: int | None) -> str:
 
 def _write_cost(cost: float | None) -> str:
     return NO_COST if cost is None else f"{cost:,.6f}"
+
+
+def _write_budget(budget: _BudgetUse) -> str:
+    """Say how much of a budget is spent now, whatever time was asked for."""
+    spent, limit = (
+        f"{number:,.6f}".rstrip("0").rstrip(".") for number in (budget.spent, budget.limit)
+    )
+    again = f"the budget begins again at {budget.resets_at}."
+    return f"{spent} of {limit} {budget.unit} are spent; {again}"
 
 
 def _name_options(sentence: str) -> str:

@@ -15,7 +15,8 @@ from gateway.__main__ import main
 from gateway.cli.usage import write_usage
 from tests.test_command_line import serving
 
-OWNERS = {"ann": False, "bob": False, "root": True}
+OWNERS = {"ann": False, "bob": False, "cid": False, "root": True}
+BUDGETS = {"cid": "2.5M tokens/day"}
 MODELS = [
     {"name": "priced", "routes": ["demo/demo"], "price": {"input": 1000, "output": 1000}},
     {"name": "free", "routes": ["demo/demo"]},
@@ -29,6 +30,7 @@ SETTINGS = {
                 "owner": owner,
                 "key_sha256": hashlib.sha256(owner.encode()).hexdigest(),
                 "admin": admin,
+                "budget": BUDGETS.get(owner, ""),
             }
             for owner, admin in OWNERS.items()
         ]
@@ -142,3 +144,12 @@ def test_numbers_stand_below_each_other_and_long_names_are_cut() -> None:
     narrow = write_usage([small, large], 100).splitlines()
     assert max(map(len, narrow)) <= 100
     assert "…" in narrow[1]
+
+
+def test_one_sees_what_is_left_of_a_budget(show: Show) -> None:
+    last = show("cid").splitlines()[-1]
+    assert last.startswith("0 of 2,500,000 tokens are spent; the budget begins again at 2")
+    assert last.endswith("T00:00:00.000Z.")
+    # Whoever has none hears of none, and neither does who asks for all owners.
+    assert "budget" not in show("ann") + show("root")
+    assert "budget begins again" in show("root", "--owner", "cid")
