@@ -65,6 +65,8 @@ async def test_what_is_no_request(
         assert line["says"] == answer.error["message"]
         assert says in line["says"]
         assert line["exchange"].startswith("req_")
+        for name in ("x-holdgate-exchange", "x-request-id"):
+            assert answer.headers[name] == line["exchange"]
         assert {line[name] for name in ("request", "method", "path", "owner", "model")} == {None}
         page = bytes((await gate.fetch(get("/metrics"))).body).decode()
         labels = f'code="{answer.error["code"]}"'

@@ -28,7 +28,7 @@ import httptools
 import uvicorn
 from uvicorn.server import ServerState
 
-from gateway.errors import HoldgateError
+from gateway.errors import Headers, HoldgateError
 from gateway.wire.http_server.limits import ConnectionCounts, ConnectionLimits, Release
 from gateway.wire.http_server.refusals import (
     TOO_LONG,
@@ -345,18 +345,19 @@ class ServerConnection(HttpRequestReader):
         cycle = None if self._in_head else self._coming
         # Only what has no answer yet, not even the beginning of one, can be told.
         if cycle is None or not cycle.started:
-            self._transport.write(refusal.answer)
-            self._tell(refusal, cycle)
+            self._transport.write(refusal.write_answer(self._tell(refusal, cycle)))
         self.close()
 
-    def _tell(self, refusal: ServerRefusal, cycle: RequestCycle | None) -> None:
+    def _tell(self, refusal: ServerRefusal, cycle: RequestCycle | None) -> Headers:
+        """Tell of it; return the headers that name it, if it has a name of its own."""
         if cycle is not None and cycle is not self._next:
             # Whoever answers it waits for its body, and tells with whose request it was.
             self.refusal = refusal.make_error()
             cycle.lose()
         elif self._cycle is not None or self._is_receiving():
             # Without a byte there was no request.
-            self.listener.tell_request(refusal.make_error())
+            return self.listener.tell_request(refusal.make_error())
+        return ()
 
     def _turn_away(self, counts: ConnectionCounts) -> None:
         """Say that there are too many connections."""
@@ -365,7 +366,7 @@ class ServerConnection(HttpRequestReader):
         if self._release is None:
             self._transport.abort()
         else:
-            self._transport.write(TOO_MANY.answer)
+            self._transport.write(TOO_MANY.write_answer())
             self._linger()
         self._closed = True
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
 
-from gateway.errors import BadRequest, HoldgateError, RequestTimeout, TooManyConnections
+from gateway.errors import BadRequest, Headers, HoldgateError, RequestTimeout, TooManyConnections
 
 # Whoever connects again and again would otherwise fill the log.
 FOLD_SECONDS = 1.0
@@ -21,7 +21,13 @@ class ServerRefusal:
 
     error_class: type[HoldgateError]
     message: str
-    answer: bytes
+    head: bytes
+    body: bytes
+
+    def write_answer(self, headers: Headers = ()) -> bytes:
+        """Write the answer, with headers of this one."""
+        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+        return b"%b%b\r\n%b" % (self.head, lines, self.body)
 
     def make_error(self) -> HoldgateError:
         """Return the error anew: one that is raised again keeps all that it has passed."""
@@ -33,8 +39,8 @@ def _refusal(kind: type[HoldgateError], message: str, *lines: str) -> ServerRefu
     body = json.dumps({"error": error}).encode()
     status = f"HTTP/1.1 {kind.status} {HTTPStatus(kind.status).phrase}"
     head = (status, "content-type: application/json", "connection: close", *lines)
-    answer = "\r\n".join((*head, f"content-length: {len(body)}", "", "")).encode() + body
-    return ServerRefusal(kind, message, answer)
+    written = "\r\n".join((*head, f"content-length: {len(body)}", "")).encode()
+    return ServerRefusal(kind, message, written, body)
 
 
 TOO_SLOW = _refusal(RequestTimeout, "The request did not arrive in time.")
@@ -50,8 +56,8 @@ TOO_MANY = _refusal(
 class RefusalListener(Protocol):
     """Hears of what no application hears of."""
 
-    def tell_request(self, error: HoldgateError) -> None:
-        """Take note of something that did not become a request."""
+    def tell_request(self, error: HoldgateError) -> Headers:
+        """Take note of something that did not become a request; return what names it."""
 
     def tell_connections(self, count: int, error: HoldgateError) -> None:
         """Take note of connections that were not let in."""
@@ -60,8 +66,9 @@ class RefusalListener(Protocol):
 class NullRefusalListener:
     """Lets it go unheard."""
 
-    def tell_request(self, error: HoldgateError) -> None:
-        """Do nothing."""
+    def tell_request(self, error: HoldgateError) -> Headers:
+        """Name nothing."""
+        return ()
 
     def tell_connections(self, count: int, error: HoldgateError) -> None:
         """Do nothing."""
