@@ -49,6 +49,9 @@ JOB_SPAN = "run_job"
 CANCELLED, REFUSED, TOOL_ERROR = "cancelled", "refused", "tool_error"
 LONGEST_NAME = 100
 PORTS = {"http": 80, "https": 443}
+CHAT = "chat"
+# What is passed through has names of its own in the conventions; all else is a chat.
+OPERATIONS = {"/v1/embeddings": "embeddings", "/v1/completions": "text_completion"}
 PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -94,18 +97,19 @@ class OtelTracer:
         span = self._factory.start_span(name, parent, kind, attributes)
         return OtelTrace(self, span, request)
 
-    def open_turn(self, parent: Span, route: Route, common: Attributes) -> Span:
+    def open_turn(self, parent: Span, route: Route, operation: str, common: Attributes) -> Span:
         """Begin the span of a request to a route."""
         endpoint = self._upstreams[route.upstream].endpoint
         attributes: Attributes = {
             **common,
-            "gen_ai.operation.name": "chat",
+            "gen_ai.operation.name": operation,
             "gen_ai.provider.name": self._providers.get(route.upstream, route.upstream),
             "gen_ai.request.model": route.model[:LONGEST_NAME],
             "holdgate.upstream": route.upstream,
             **_describe_address(endpoint),
         }
-        return self._open(f"chat {route.model[:LONGEST_NAME]}", parent, SpanKind.CLIENT, attributes)
+        name = f"{operation} {route.model[:LONGEST_NAME]}"
+        return self._open(name, parent, SpanKind.CLIENT, attributes)
 
     def open_tool(self, parent: Span, started: ToolStarted) -> Span:
         """Begin the span of a server tool."""
@@ -125,13 +129,14 @@ class OtelTracer:
 class OtelTrace:
     """The spans of one exchange."""
 
-    __slots__ = ("_common", "_is_held", "_open", "_shows_status", "_span", "_tracer")
+    __slots__ = ("_common", "_is_held", "_open", "_operation", "_shows_status", "_span", "_tracer")
 
     def __init__(self, tracer: OtelTracer, span: Span, request: Request) -> None:
         self._tracer = tracer
         self._span = span
         # The request is not kept: in a long wait, what is large in it is let go of.
         self._common = _describe_conversation(request)
+        self._operation = OPERATIONS.get(request.source.path, CHAT)
         # An agent's client has its status before the exchange begins.
         self._shows_status = bool(request.source.path) and not request.is_composed
         self._open: Span | None = None
@@ -141,7 +146,8 @@ class OtelTrace:
         """Begin the span of a turn; return the headers that name it to the upstream."""
         # The same upstream may be asked again at once, without what it refused.
         self._close({"error.type": REFUSED}, StatusCode.ERROR)
-        span = self._open = self._tracer.open_turn(self._span, route, self._common)
+        span = self._tracer.open_turn(self._span, route, self._operation, self._common)
+        self._open = span
         carrier: dict[str, str] = {}
         PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
         return tuple([(name.encode(), value.encode()) for name, value in carrier.items()])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gateway.clock import ManualClock
 from tests.agents.talking import room as agents_room
 from tests.agents.talking import says
-from tests.gateway.wire import hanging
+from tests.gateway.wire import hanging, request
 from tests.jobs.words import NOW, add, house, ran, run_now
-from tests.run import Running
-from tests.sessions.talk import SESSION, model, talk
+from tests.run import Running, in_process
+from tests.sessions.talk import JSON, SESSION, model, talk
+from tests.wire.fake import answering, sized
 
 from .spans import CLIENTS_SPAN, PARENT, TRACE, Span, SpanLog, outline, trace_parents
 
@@ -78,3 +81,29 @@ async def test_an_agents_client_that_leaves_ends_its_spans() -> None:
         client.leave()
         *_, exchange = await log.read()
     assert exchange.attributes["holdgate.state"] == "gone"
+
+
+@pytest.mark.parametrize(
+    ("path", "operation"),
+    [
+        ("/v1/embeddings", "embeddings"),
+        ("/v1/completions", "text_completion"),
+    ],
+)
+async def test_what_is_passed_through_has_the_name_of_its_operation(
+    path: str, operation: str
+) -> None:
+    story = answering(sized(b'{"usage": {"prompt_tokens": 3}}', "content-type: application/json"))
+    async with in_process(story) as running:
+        log = SpanLog(running)
+        body = b'{"model": "m", "input": "hi"}'
+        answer = await running.fetch(request("POST", path, JSON, PARENT, body=body))
+        assert answer.status == 200
+        turn_span, exchange = await log.read()
+        assert trace_parents(running.requests) == [turn_span.header]
+    assert outline([turn_span, exchange]) == [
+        (f"{operation} m", "CLIENT", f"POST {path}"),
+        (f"POST {path}", "SERVER", ""),
+    ]
+    assert turn_span.attributes["gen_ai.operation.name"] == operation
+    assert turn_span.attributes["gen_ai.usage.input_tokens"] == 3
