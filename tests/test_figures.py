@@ -23,7 +23,7 @@ AT_MOST = {
     "isolated: modules": 64,
     "class names in two modules": 0,
     "participle functions": 0,  # outside the list of scripts/house/names.py
-    "code lines": 44_000,  # features may grow it: the console
+    "code lines": 50_000,  # features may grow it: the console, PostgreSQL
     "constructors with > 8 arguments": 0,
     # A request brings what limits, traces and usage need; three are what the console shows.
     "classes with > 20 attributes": 12,

@@ -36,7 +36,7 @@ PROGRAMS = (
         "fish",
         "chromium",
     ),
-    *("systemd-analyze", "git"),
+    *("systemd-analyze", "git", "initdb", "pgbouncer", "haproxy", "faketime"),
 )
 FAKE_PYTHON = 'if [ "$1" = -c ]; then echo "{version} $0"; fi'
 

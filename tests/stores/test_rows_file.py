@@ -29,7 +29,7 @@ from gateway.stores.sqlite import (
     jobs,
     usage,
 )
-from gateway.stores.sqlite.database import Database, migrate
+from gateway.stores.sqlite.database import FileDatabase, migrate
 from gateway.stores.sqlite.documents import Sqlite
 from gateway.stores.sqlite.schema import MIGRATIONS
 
@@ -63,7 +63,7 @@ def durable(request: pytest.FixtureRequest, tmp_path: Path) -> RowBackend:
 
 
 def test_closed_it_leaves_nothing_open_in_place_of_a_missing_file(tmp_path: Path) -> None:
-    database = Database(tmp_path / "kept.sqlite3")
+    database = FileDatabase(tmp_path / "kept.sqlite3")
     nothing = database.connection(make=False)
     assert database.connection(make=False) is nothing
     database.close()
@@ -356,7 +356,7 @@ def statements() -> list[str]:
 
 
 def test_everything_is_found_by_index(tmp_path: Path) -> None:
-    database = Database(tmp_path / "kept.sqlite3")
+    database = FileDatabase(tmp_path / "kept.sqlite3")
     connection = database.connection()
     assert len(statements()) > 35
     for statement in statements():

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.stores import InUse, SealedDocument, StoreUnavailable, fetch, open_documents, update
 from gateway.stores.disk import ProcessLock
-from gateway.stores.sqlite.database import MIGRATIONS, Database, migrate
+from gateway.stores.sqlite.database import MIGRATIONS, FileDatabase, migrate
 from gateway.stores.urls import sqlite_path
 
 from .conftest import Backend
@@ -59,7 +59,7 @@ async def test_the_file_is_private_and_durable(sqlite: Backend, path: Path) -> N
         os.umask(before)
     assert names == {path.name + end for end in ("", "-wal", "-shm", ".lock")}
     assert modes == {0o600}
-    database = Database(path)
+    database = FileDatabase(path)
     settings = [
         database.connection().execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("journal_mode", "synchronous", "busy_timeout", "user_version")
@@ -91,8 +91,8 @@ async def test_every_earlier_schema_is_brought_up(
 def test_a_migration_happens_whole_or_not_at_all(path: Path) -> None:
     broken = (*MIGRATIONS, ("CREATE TABLE more (a)", "CREATE TABLE more (a)"))
     with pytest.raises(sqlite3.OperationalError):
-        Database(path, broken).connection()
-    connection = Database(path).connection()
+        FileDatabase(path, broken).connection()
+    connection = FileDatabase(path).connection()
     tables = connection.execute("SELECT name FROM sqlite_master WHERE name = 'more'").fetchall()
     assert tables == []
     connection.close()
@@ -101,7 +101,9 @@ def test_a_migration_happens_whole_or_not_at_all(path: Path) -> None:
 async def test_processes_that_migrate_at_once(path: Path) -> None:
     async with anyio.create_task_group() as tasks:
         for _ in range(8):
-            tasks.start_soon(anyio.to_thread.run_sync, lambda: Database(path).connection().close())
+            tasks.start_soon(
+                anyio.to_thread.run_sync, lambda: FileDatabase(path).connection().close()
+            )
 
 
 async def test_a_newer_schema_is_refused(sqlite: Backend, path: Path) -> None:
@@ -153,7 +155,7 @@ async def test_somebody_elses_transaction_is_waited_for(sqlite: Backend, path: P
 
 
 async def test_what_is_due_and_new_is_found_by_index(path: Path) -> None:
-    database = Database(path)
+    database = FileDatabase(path)
     connection = database.connection()
     for query, values in (
         ("WHERE kind = ? AND due_ms < ? ORDER BY due_ms", ("clock", 1)),

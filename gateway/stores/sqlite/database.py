@@ -1,6 +1,6 @@
 """An SQLite file: how it is opened and migrated, and what its errors mean.
 
-`Database` opens the file at its path, and opens it again when it was replaced or removed, since
+`FileDatabase` opens the file at its path, and opens it again when it was replaced or removed, since
 SQLite would go on writing into a file that nobody can find any more. The file is not made before
 the first write: until then an empty database in memory answers. `DamageCheck` remembers that a file
 is damaged until somebody replaces it: nothing is written to such a file, so that no more is lost.
@@ -91,7 +91,7 @@ class MemoryDatabase:
             self._connection = None
 
 
-class Database:
+class FileDatabase:
     """A connection to the file at a path; used by one thread at a time."""
 
     def __init__(
@@ -210,7 +210,7 @@ def _to_wal(connection: sqlite3.Connection) -> None:
 
 def prove(path: Path) -> None:
     """Open a file once, and create it if needed, to report at the start what is wrong with it."""
-    database = Database(path)
+    database = FileDatabase(path)
     try:
         database.connection()
     except (sqlite3.Error, OSError) as error:
@@ -267,7 +267,7 @@ class DamageCheck:
     Nothing is written to such a file, so that no more is lost.
     """
 
-    def __init__(self, path: Path, open_database: Callable[[], Database]) -> None:
+    def __init__(self, path: Path, open_database: Callable[[], FileDatabase]) -> None:
         self._path = path
         self._open = open_database
         self._trouble: StoreUnavailable | None = None

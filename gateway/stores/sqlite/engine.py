@@ -24,7 +24,7 @@ from gateway.stores.documents import InUse, StoreUnavailable
 from gateway.stores.group_commit import BatchWorker
 from gateway.stores.sqlite.database import (
     DamageCheck,
-    Database,
+    FileDatabase,
     MemoryDatabase,
     is_damage,
     rollback,
@@ -160,7 +160,7 @@ def file_engine(path: Path, hold: Callable[[], None], marker: Path | None = None
 
     By the marker file, an empty file is known to have had content.
     """
-    opened = partial(Database, path, marker=marker)
+    opened = partial(FileDatabase, path, marker=marker)
     return Engine(opened(), opened(read_only=True), hold, DamageCheck(path, opened))
 
 

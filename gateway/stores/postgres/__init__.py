@@ -1,0 +1,1 @@
+"""Documents and rows on PostgreSQL, shared by many instances."""
