@@ -192,4 +192,9 @@ async def test_webhooks_get_what_happens_from_then_on() -> None:
             await gate.reload(webhooks=[])
             await run_now(gate, job)
             await ran(gate, job, "ok", "ok", "ok")
-            assert len(receiver.posted) == 3
+            # What comes to another address later shows that nothing was on its way to the first.
+            await gate.reload(webhooks=[{**hook, "url": f"http://127.0.0.1:{receiver.port}/y"}])
+            await run_now(gate, job)
+            await until(lambda: len(receiver.posted) == 5)
+            paths = [posted.line.split()[1] for posted in receiver.posted]
+            assert paths == ["/x", "/x", "/x", "/y", "/y"]
