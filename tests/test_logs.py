@@ -213,6 +213,17 @@ def test_what_could_not_be_read_or_written_is_an_error() -> None:
     assert events - {"model_not_found", "method_not_allowed"} <= EVENT_LEVELS.keys()
 
 
+def test_every_event_is_explained_in_the_docs() -> None:
+    # PostgreSQL cannot be chosen yet, and has no page.
+    paths = [path for path in GATEWAY.rglob("*.py") if path.parent.name != "postgres"]
+    source = "".join(path.read_text() for path in paths)
+    events = set(re.findall(r'(?:note|_log)\(\s*"([a-z]+(?:_[a-z]+)+)"', source))
+    assert len(events) > 40
+    docs = "".join(path.read_text() for path in (GATEWAY.parent / "docs").glob("*.md"))
+    known = {event for event in events | EVENT_LEVELS.keys() if f"`{event}`" in docs}
+    assert events | EVENT_LEVELS.keys() == known
+
+
 async def test_times_never_run_backwards() -> None:
     stream, times = io.StringIO(), iter([5.0, 3.0, 4.0, 6.0])
     event_log = EventLog("text", stream, lambda: next(times))

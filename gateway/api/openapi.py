@@ -188,7 +188,16 @@ def document() -> Json:
                     "description": "The id of the request: the client's if it is valid, else ours.",
                     "required": True,
                     "schema": {"type": "string"},
-                }
+                },
+                "ExchangeId": {
+                    "description": "The gateway's own id of the request; log lines have it.",
+                    "required": True,
+                    "schema": {"type": "string"},
+                },
+                "RetryAfter": {
+                    "description": "In how many seconds to try again.",
+                    "schema": {"type": "string"},
+                },
             },
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},

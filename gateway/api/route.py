@@ -29,7 +29,12 @@ Shape = Any
 
 EVENTS = "text/event-stream"
 TEXT = "text/plain"
-REQUEST_ID = {"x-request-id": {"$ref": "#/components/headers/RequestId"}}
+IDS = {
+    "x-request-id": {"$ref": "#/components/headers/RequestId"},
+    "x-holdgate-exchange": {"$ref": "#/components/headers/ExchangeId"},
+}
+RETRY_AFTER = {"retry-after": {"$ref": "#/components/headers/RetryAfter"}}
+RETRIED = (429, 503)
 # Without keys in the configuration none is needed, so that nothing is asked for as well.
 SECURITY: list[dict[str, list[str]]] = [{"bearer": []}, {"key": []}, {"gatewayKey": []}, {}]
 
@@ -96,7 +101,7 @@ class Components:
     def describe_common_errors(self) -> Mapping[str, Json]:
         """Describe the errors that can be met nearly everywhere, in each shape."""
         return {
-            f"{name}{status}": Reply(says, shape).describe(self)
+            f"{name}{status}": Reply(says, shape, status=status).describe(self)
             for name, shape in self.errors.items()
             for status, says in COMMON.items()
         }
@@ -170,7 +175,8 @@ class Reply(msgspec.Struct, frozen=True):
             **{kind: {"schema": {"type": "string"}} for kind in self.types},
         }
         content = {"content": contents} if contents else {}
-        return {"description": self.description, "headers": REQUEST_ID, **content}
+        headers = IDS | (RETRY_AFTER if self.status in RETRIED else {})
+        return {"description": self.description, "headers": headers, **content}
 
 
 class ApiRoute(msgspec.Struct, frozen=True):

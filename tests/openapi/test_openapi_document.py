@@ -63,6 +63,14 @@ def test_whatever_is_named_is_there_and_whatever_is_there_is_named() -> None:
     assert {one for one in there - named if not one.startswith("responses/")} == set()
 
 
+def test_answers_name_their_request_and_say_when_to_try_again() -> None:
+    for name, answer in told()["components"]["responses"].items():
+        wanted = {"x-request-id", "x-holdgate-exchange"}
+        if name.endswith(("429", "503")):
+            wanted.add("retry-after")
+        assert set(answer["headers"]) == wanted, name
+
+
 async def test_it_is_shown_without_a_key_and_without_a_secret() -> None:
     tables = {"keys": keys("ann"), "agents": [{**HELPER, "id": "canary"}]}
     async with in_process(None, tables=tables, upstream={"api_key": "canary"}) as gate:
