@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Protocol, TextIO, TypeVar
 
 import msgspec
@@ -100,6 +101,7 @@ EVENT_LEVELS: Mapping[str, str] = {
             "stop_message_lowered",
             "times_missed",
             "webhook_failed",
+            "worker_ended",
         ),
         WARNING,
     ),
@@ -175,6 +177,13 @@ def quote(value: str) -> str:
 
 FRAMES: dict[str, Callable[[str, str, str, str], str]] = {"text": text_line, "json": json_line}
 WRITERS: dict[str, Callable[[Fields], str]] = {"text": pairs, "json": members}
+BETWEEN = {"text": " ", "json": ","}
+
+
+def _write_named(form: str, instance: str, when: str, level: str, event: str, members: str) -> str:
+    """Write a line whose last member names the process."""
+    name = WRITERS[form]({"instance": instance})
+    return FRAMES[form](when, level, event, f"{members}{BETWEEN[form]}{name}" if members else name)
 
 
 def _instant(at: float) -> str:
@@ -186,6 +195,15 @@ def _find_running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def _find_whole_lines(data: memoryview) -> int:
+    """Return how much of it a pipe takes as one piece: whole lines, as many as fit."""
+    if len(data) <= select.PIPE_BUF:
+        return len(data)
+    end = bytes(data[: select.PIPE_BUF]).rfind(b"\n") + 1
+    # No pipe promises anything about a longer line.
+    return end or bytes(data).find(b"\n") + 1 or len(data)
 
 
 class LogStream(Protocol):
@@ -202,12 +220,16 @@ class LogWriter:
     """Writes lines from a thread of its own: a full pipe or a stopped terminal blocks only that.
 
     What does not fit into its buffer is dropped, which a line says as soon as one can be written.
+    Other processes write to a shared stream, too: their lines and ours do not tear each other.
     """
 
-    def __init__(self, stream: TextIO, form: str, most: int = MOST_WAITING) -> None:
+    def __init__(
+        self, stream: TextIO, form: str, most: int = MOST_WAITING, *, shared: bool = False
+    ) -> None:
         self._stream = stream
         self._form = form
         self._most = most
+        self._find_piece = _find_whole_lines if shared else len
         self._changed = threading.Condition()
         self._lines: list[str] = []
         self._size = 0
@@ -282,7 +304,7 @@ class LogWriter:
         data = memoryview(text.encode("utf-8", "backslashreplace"))
         while data:
             try:
-                data = data[os.write(descriptor, data) :]
+                data = data[os.write(descriptor, data[: self._find_piece(data)]) :]
             except BlockingIOError:
                 select.select((), (descriptor,), ())
             except OSError:
@@ -307,6 +329,8 @@ class EventLog:
         self._lines: list[Line] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._newest = 0.0
+        self.name_instance: Callable[[], str] = lambda: ""
+        """Says which process of several this is; every line names it."""
 
     def writes(self, level: str) -> bool:
         """Whether lines of this level are written at all."""
@@ -357,6 +381,8 @@ class EventLog:
         lines, self._lines = self._lines, []
         if lines:
             frame = FRAMES[self.form]
+            if instance := self.name_instance():
+                frame = partial(_write_named, self.form, instance)
             written = [
                 frame(self._stamp(at), level.upper(), event, write(what))
                 for at, level, event, write, what in lines

@@ -6,6 +6,8 @@ import json
 import logging
 import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from gateway.logs import EVENT_LEVELS, LEVELS, EventLog, LogWriter, bind_ids, se
 from gateway.timestamps import iso
 
 GATEWAY = Path(gateway.__file__).parent
+ROOT = GATEWAY.parent
 
 
 @pytest.fixture
@@ -269,3 +272,50 @@ async def test_a_name_that_is_not_utf8_costs_no_line(form: str) -> None:
     written = stream.getvalue().encode().splitlines()
     assert len(written) == 2
     assert b".toml" in written[0]
+
+
+@pytest.mark.parametrize(
+    "form, told",
+    [
+        ("text", ["INFO draining live=3 instance=ab12", "INFO idle instance=ab12"]),
+        (
+            "json",
+            ['"event":"draining","live":3,"instance":"ab12"}', '"event":"idle","instance":"ab12"}'],
+        ),
+    ],
+)
+async def test_every_line_names_the_process_where_there_are_several(
+    form: str, told: list[str]
+) -> None:
+    written = io.StringIO()
+    log = EventLog(form, written)
+    log.name_instance = lambda: "ab12"
+    log.note("draining", live=3)
+    log.note("idle")
+    log.flush()
+    lines = written.getvalue().splitlines()
+    assert [line.partition("Z")[2].partition('"info",')[2] or line[25:] for line in lines] == told
+
+
+WRITE_MANY = """
+import sys
+from gateway.logs import LogWriter
+writer = LogWriter(sys.stdout, "text", shared=True)
+writer.write((sys.argv[1] * 700 + "\\n") * 300)
+writer.close(60)
+"""
+
+
+def test_lines_of_processes_that_write_to_one_pipe_stay_whole() -> None:
+    """What a pipe takes as one piece is bounded, and the lines of a busy moment are more."""
+    reads, writes = os.pipe()
+    letters = "abc"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", WRITE_MANY, letter], stdout=writes, cwd=ROOT)
+        for letter in letters
+    ]
+    os.close(writes)
+    with os.fdopen(reads) as stream:
+        found = stream.readlines()
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert sorted(found) == sorted(f"{letter * 700}\n" for letter in letters for _ in range(300))

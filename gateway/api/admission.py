@@ -64,7 +64,8 @@ CORS_EXPOSED = (
     b"x-request-id, request-id, x-holdgate-exchange, x-holdgate-upstream, x-holdgate-session, "
     b"x-holdgate-directive, x-holdgate-event-id, retry-after, retry-after-ms, x-should-retry, "
     b"x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, "
-    b"x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
+    b"x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, "
+    b"x-holdgate-instance"
 )
 
 
@@ -170,6 +171,8 @@ class AdmissionMiddleware:
         self._models = models
         self._tell = tell
         self._known_host: bytes | None = None
+        self.name_instance: Callable[[], str] | None = None
+        """Says which process answers, where several share a store."""
 
     def replace_routes(
         self, app: App, models: Mapping[str, ModelEndpoint], admission: Admission
@@ -201,6 +204,8 @@ class AdmissionMiddleware:
         if VERSION in headers or path.startswith(MESSAGES):
             # Where their clients look for it.
             incoming.answer_headers += ((b"request-id", name),)
+        if self.name_instance is not None:
+            incoming.answer_headers += ((b"x-holdgate-instance", self.name_instance().encode()),)
         scope[KEY] = incoming
         relay = self._models.get(path)
         try:

@@ -80,6 +80,16 @@ class ClockStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     holds: Annotated[int, Meta(description="Answers that are held open.")]
 
 
+class InstanceStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which process this is among those that share a store."""
+
+    id: Annotated[str, Meta(description="As in `x-holdgate-instance` and in its log lines.")]
+    worker: Annotated[int, Meta(description="Its number, with `server.workers`.")] = 0
+    workers_metrics: Annotated[
+        tuple[str, ...], Meta(description="Where each worker shows its own metrics, by number.")
+    ] = ()
+
+
 class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the gateway is."""
 
@@ -91,6 +101,7 @@ class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     models: list[str]
     agents: tuple[str, ...]
     clock: ClockStatus
+    instance: InstanceStatus | UnsetType = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +118,7 @@ class Operations:
     wall: Callable[[], float]
     clock: Callable[[], ClockStatus]
     agents: tuple[str, ...] = ()
+    instance: Callable[[], InstanceStatus | UnsetType] = lambda: UNSET
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
@@ -150,6 +162,7 @@ class Operations:
             models=[model.name for model in self.models.listed],
             agents=self.agents,
             clock=self.clock(),
+            instance=self.instance(),
         )
 
     def _show_upstream(self, name: str) -> UpstreamStatus:

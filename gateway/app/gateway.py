@@ -12,25 +12,28 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import UNSET, UnsetType
 from starlette.routing import BaseRoute
 
-from gateway.api.admission import AdmissionMiddleware
+from gateway.api.admission import Admission, AdmissionMiddleware
 from gateway.api.early_refusals import EarlyRefusals
 from gateway.api.error_router import ErrorRouter
+from gateway.api.operations import InstanceStatus
 from gateway.app import wiring
 from gateway.app.console import ConsoleTopics, make_feed_services
-from gateway.app.reload import ConfigReloader
+from gateway.app.reload import ConfigReloader, ReloadSource
 from gateway.app.request_services import RequestServices
-from gateway.app.routes import health_of, lister_of, relays_of, routes_of
+from gateway.app.routes import health_of, lister_of, operations_of, relays_of, routes_of
 from gateway.app.services import GatewayCore, GatewayServices
 from gateway.app.tracing import find_tracer
 from gateway.app.upstreams import UpstreamConnections
+from gateway.app.worker_messages import WorkerSeat
 from gateway.clock.ntp import NtpClock
 from gateway.clock.protocol import Clock
 from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import zone_of
-from gateway.config import Config, ConfigSource, UpstreamSection
+from gateway.config import Config, UpstreamSection
 from gateway.console.metrics_sampler import MetricsSampler
 from gateway.demo.journal import RequestJournal
 from gateway.demo.server import DemoServer
@@ -52,6 +55,8 @@ from gateway.stores.documents import Shape
 from gateway.stores.urls import open_rows
 
 SHUTDOWN_SECONDS = 1.0
+INSTANCE_LENGTH = 8
+"""Of the id of an instance as much as people need to tell some from others."""
 
 
 class Gateway:
@@ -67,7 +72,7 @@ class Gateway:
         event_log: EventLog | None = None,
         rules: tuple[Rule, ...] = RULES,
         clock: Clock | None = None,
-        source: ConfigSource | None = None,
+        source: ReloadSource | None = None,
     ) -> None:
         self.config = config
         form = config.server.log_format
@@ -92,6 +97,13 @@ class Gateway:
         # Closed until the stores are open; a server only learns from it when it may begin.
         admission = wiring.admission_of(config)
         self.asgi = AdmissionMiddleware(self._router([]), admission, {}, self.exchanges.tell)
+        # For who looks after this one process, at an address of its own: only by loopback names.
+        self.operator_asgi = AdmissionMiddleware(
+            self._router([]), Admission(), {}, self.exchanges.tell
+        )
+        self.seat: WorkerSeat | None = None
+        """Which of several workers this process is."""
+        self._instance_id: Callable[[], str] = lambda: ""
         self.early_refusals = EarlyRefusals(self.exchanges.tell, self.event_log.note)
         self._reloader = ConfigReloader(source, self._use_config, self.event_log)
         self.metrics.config_reloads = self._reloader.counts
@@ -124,6 +136,12 @@ class Gateway:
             self.event_log.note("tracing")
         self.serving.agents.announce()
         self._start(tasks)
+
+    def use_instance(self, instance_id: Callable[[], str]) -> None:
+        """Name this process in every answer and every log line; others share its store."""
+        self._instance_id = instance_id
+        self.asgi.name_instance = self.operator_asgi.name_instance = self.name_instance
+        self.event_log.name_instance = self.name_instance
 
     async def _make_request_services(self, config: Config) -> RequestServices:
         """Make what new requests are answered with; nothing uses it yet."""
@@ -159,7 +177,21 @@ class Gateway:
             services.jobs.scheduler = parts.scheduler
             self.metrics.runs = parts.scheduler.runner.counts
         self.asgi.replace_routes(site, relays, admission)
+        if self.seat is not None:
+            operations = self._router(operations_of(services).routes())
+            self.operator_asgi.replace_routes(operations, {}, Admission())
         await self.upstreams.use(services.connected, tasks)
+
+    def name_instance(self) -> str:
+        """Return the short name of this process among those that share its store, or nothing."""
+        return self._instance_id()[:INSTANCE_LENGTH]
+
+    def _show_instance(self) -> InstanceStatus | UnsetType:
+        """Say who this process is, where several share a store."""
+        name, seat = self.name_instance(), self.seat
+        if seat is not None:
+            return InstanceStatus(name, seat.number, seat.metrics_urls)
+        return InstanceStatus(name) if name else UNSET
 
     def _router(self, routes: list[BaseRoute]) -> ErrorRouter:
         return ErrorRouter(routes, lambda app: self, self.exchanges.tell)
@@ -298,6 +330,7 @@ class Gateway:
             self.sampler.history,
             time.time(),
             self.event_log.note,
+            self._show_instance,
         )
         return GatewayServices(base, store, rows)
 

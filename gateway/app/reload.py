@@ -6,11 +6,11 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from anyio.to_thread import run_sync
 
-from gateway.config import Config, ConfigError, ConfigSource
+from gateway.config import Config, ConfigError
 from gateway.config.changes import ConfigChanges, apply_reloadable, compare
 from gateway.logs import EventLog
 from gateway.outbox.wakeup import Wakeup
@@ -27,10 +27,17 @@ MOST_NAMED = 20
 Use = Callable[[Config], Awaitable[None]]
 
 
+class ReloadSource(Protocol):
+    """Where the configuration is read again: a file, or what a parent process read."""
+
+    def load_again(self, running: Config) -> Config:
+        """Return the configuration as it is now, or raise `ConfigError`."""
+
+
 class ConfigReloader:
     """Reads the configuration when it is asked to, and has it used; mistakes change nothing."""
 
-    def __init__(self, source: ConfigSource | None, use: Use, event_log: EventLog) -> None:
+    def __init__(self, source: ReloadSource | None, use: Use, event_log: EventLog) -> None:
         self._source = source
         self._use = use
         self._event_log = event_log
@@ -93,7 +100,7 @@ class ConfigReloader:
             self._event_log.note("config_needs_restart", file=config.file, keys=keys)
 
 
-def _read(source: ConfigSource, running: Config) -> tuple[Config, ConfigChanges]:
+def _read(source: ReloadSource, running: Config) -> tuple[Config, ConfigChanges]:
     """Read the configuration; return what is to be used of it, and what that changes."""
     found = source.load_again(running)
     config = apply_reloadable(running, found)

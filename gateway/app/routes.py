@@ -55,7 +55,7 @@ def routes_of(services: RequestServices) -> list[BaseRoute]:
     times = FeedTimes(config.server.keepalive_ms / 1000, config.limits.slow_reader_ms / 1000)
     kept = (parts.states, parts.reminders, parts.conversations, services.jobs, parts.deliveries)
     areas = (
-        _operations(services),
+        operations_of(services),
         ModelsArea(services.models, keys, base.started_at),
         OpenApi(),
         _counting(services),
@@ -143,7 +143,8 @@ def _chat(services: RequestServices) -> ChatEndpoint:
     return ChatEndpoint(services.agents, locks, services.keys, limits)
 
 
-def _operations(services: RequestServices) -> Operations:
+def operations_of(services: RequestServices) -> Operations:
+    """Return what an operator looks at."""
     parts, base = services.parts, services.parts.base
     return Operations(
         exchanges=base.exchanges,
@@ -155,6 +156,7 @@ def _operations(services: RequestServices) -> Operations:
         wall=time.time,
         clock=parts.clock_status,
         agents=tuple(services.agents.known),
+        instance=base.show_instance,
     )
 
 

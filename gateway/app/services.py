@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
+from msgspec import UnsetType
 
 from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Locks
 from gateway.api.console_feed import FeedServices
-from gateway.api.operations import ClockStatus
+from gateway.api.operations import ClockStatus, InstanceStatus
 from gateway.app import wiring
 from gateway.clock.protocol import Clock
 from gateway.clock.system import SystemClock
@@ -72,6 +73,8 @@ class GatewayCore:
     history: MetricsHistory
     started_at: float
     note: Note
+    show_instance: Callable[[], InstanceStatus | UnsetType]
+    """Says who this process is, where several share a store."""
 
 
 class GatewayServices:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from gateway.app import serve
+from gateway.app.workers import serve_workers
 from gateway.cli.startup import announce
 from gateway.config import Config, ConfigError, ConfigSource, render
 from gateway.errors import HoldgateError
 from gateway.logs import EventLog, LogWriter, set_up
 from gateway.wire.http_server.hangup import take_hangup_signal
+
+# What it imports is found where this process found it, whatever the directory.
+WORKER = "import sys; sys.path[:] = {path!r}; from gateway.cli.worker import main; sys.exit(main())"
 
 
 def _find_overrides(arguments: argparse.Namespace) -> Mapping[str, object]:
@@ -49,16 +54,26 @@ def run_serve(arguments: argparse.Namespace) -> int:
     config = _load_config(source)
     if config is None:
         return 1
-    form = config.server.log_format
-    out, log = LogWriter(sys.stdout, form), LogWriter(sys.stderr, form)
+    form, count = config.server.log_format, config.server.workers
+    out, log = LogWriter(sys.stdout, form), LogWriter(sys.stderr, form, shared=count > 1)
     event_log = EventLog(form, log, level=config.server.log_level)
     set_up(event_log)
 
-    def listening(url: str) -> None:
-        announce(config, url, out, event_log, sys.stdout.isatty())
+    def listening(url: str, metrics: Sequence[str] = ()) -> None:
+        announce(config, url, out, event_log, sys.stdout.isatty(), metrics)
 
+    if count > 1:
+        command = (sys.executable, "-c", WORKER.format(path=sys.path))
+        return run_reporting(
+            config, partial(serve_workers, count, command, config, source, listening, event_log)
+        )
+    return run_reporting(config, partial(serve, config, listening, event_log, source))
+
+
+def run_reporting(config: Config, run: Callable[[], None]) -> int:
+    """Run a gateway; return its exit status, and say in one sentence why it could not serve."""
     try:
-        serve(config, listening, event_log, source)
+        run()
         return 0
     except ConfigError as error:
         problem = str(error)

@@ -7,7 +7,7 @@ Elsewhere stdout belongs to scripts, and what is served goes where log lines go,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Thread
@@ -57,10 +57,18 @@ TRY_AGENT = """\
 Tell = Callable[[UpstreamSection, str], None]
 
 
-def announce(config: Config, url: str, out: LogWriter, log: EventLog, terminal: bool) -> None:
+def announce(
+    config: Config,
+    url: str,
+    out: LogWriter,
+    log: EventLog,
+    terminal: bool,
+    metrics: Sequence[str] = (),
+) -> None:
     """Say where the gateway listens, what it serves, and what can be tried."""
+    workers = [f"metrics of worker {number} at {at}\n" for number, at in enumerate(metrics, 1)]
     # Not printed: nobody has to read it for the gateway to serve.
-    out.write(f"listening on {url}\nconsole at {find_console(url)}\n")
+    out.write(f"listening on {url}\nconsole at {find_console(url)}\n{''.join(workers)}")
     if config.file or config.upstreams:
         if terminal:
             out.write(CONTROLS.sub("", write_summary(config, url)))

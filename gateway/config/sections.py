@@ -70,7 +70,7 @@ Variable = Annotated[str, variable]
 Hidden = Annotated[Secret | None, printable]
 
 # Read and checked already; without effect until the version that brings the feature.
-LATER = frozenset({"server.workers"})
+LATER = frozenset({"server.workers", "metrics.port"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,6 +420,9 @@ class MetricsSection:
     owner_label: Annotated[
         bool, "Whether counters have the label `owner`; each owner has series of their own then."
     ] = False
+    port: Annotated[
+        int, Range(0, 65535), "Loopback port of the first worker's own `/metrics`; 0: free ones."
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,7 @@ offload_queue_bytes = 268435456
 
 [metrics]
 owner_label = false
+port = 0
 """
 
 UPSTREAM = {

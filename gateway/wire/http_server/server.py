@@ -7,6 +7,7 @@ import contextlib
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import uvicorn
@@ -24,6 +25,15 @@ TCP_OPTIONS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ExtraListener:
+    """Another address of the process, and what is answered there."""
+
+    sock: socket.socket
+    app: Any
+    protocol: type[ServerConnection]
+
+
 class Server(uvicorn.Server):
     """Runs until a signal, then lets the gateway drain before it closes anything."""
 
@@ -32,12 +42,30 @@ class Server(uvicorn.Server):
         self._leave = leave
         self._leaving = self._stopped = False
         self.listening: Callable[[str], None] = lambda url: None
+        self.extra_listeners: tuple[ExtraListener, ...] = ()
+        """What else this process answers, as long as it serves."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and say where."""
         await super().startup(sockets)
         if self.started and sockets:
-            self.listening(_url(sockets[0]))
+            for listener in self.extra_listeners:
+                self.servers.append(await self._open(listener))
+            self.listening(url_of(sockets[0]))
+
+    async def _open(self, listener: ExtraListener) -> asyncio.Server:
+        config = server_config(listener.app, listener.protocol, 1, "off")
+
+        def connect() -> ServerConnection:
+            # Among those that are closed when the server ends.
+            return listener.protocol(config, self.server_state, {})
+
+        return await asyncio.get_running_loop().create_server(connect, sock=listener.sock)
+
+    def stop_listening(self) -> None:
+        """Leave the address to others; who is connected stays so."""
+        for server in self.servers:
+            server.close()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -54,9 +82,13 @@ class Server(uvicorn.Server):
 
     def _stop(self) -> None:
         if self._stopped:
-            self.force_exit = self.should_exit = True
+            self.leave_now()
         self._stopped = True
         self.drain()
+
+    def leave_now(self) -> None:
+        """Wait for nothing more."""
+        self.force_exit = self.should_exit = True
 
     def drain(self) -> None:
         """Let the gateway drain, and leave after that."""
@@ -91,8 +123,12 @@ def server_config(
     )
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Open the listening socket; dead peers of accepted connections are noticed by the kernel."""
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """Open the listening socket; dead peers of accepted connections are noticed by the kernel.
+
+    A shared one lets other processes of this user listen at the same address, if theirs is shared,
+    too. The kernel spreads new connections over them.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -100,11 +136,18 @@ def listen(host: str, port: int) -> socket.socket:
     for name, value in TCP_OPTIONS:
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    sock.bind((host, port))
+    if shared:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        sock.bind((host, port))
+    except OSError:
+        sock.close()
+        raise
     sock.set_inheritable(True)
     return sock
 
 
-def _url(sock: socket.socket) -> str:
+def url_of(sock: socket.socket) -> str:
+    """Return the address of a socket, as a client writes it."""
     host, port = sock.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
