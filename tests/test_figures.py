@@ -25,8 +25,9 @@ AT_MOST = {
     "participle functions": 0,  # outside the list of scripts/house/names.py
     "code lines": 50_000,  # features may grow it: the console, PostgreSQL
     "constructors with > 8 arguments": 0,
-    # A request brings what limits, traces and usage need; three are what the console shows.
-    "classes with > 20 attributes": 12,
+    # A request brings what limits, traces and usage need; three are what the console shows; a
+    # store says what changed and which instance it is.
+    "classes with > 20 attributes": 13,
 }
 AT_LEAST = {
     "comments per 100, hardest": 5,

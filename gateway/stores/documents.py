@@ -24,6 +24,7 @@ import msgspec
 from gateway.errors import Unavailable
 from gateway.stores.hints import SessionHints
 from gateway.stores.hints import SessionKey as SessionKey
+from gateway.stores.instance import Instance
 from gateway.stores.waiting import KeyLocks, Unsubscribe
 
 T = TypeVar("T")
@@ -136,6 +137,8 @@ class Documents(Protocol):
     key_locks: KeyLocks
     hints: SessionHints
     """What changed lately; whoever changes documents tells it, the store does not."""
+    instance: Instance
+    """This process among those that share the store."""
 
     async def read(self, key: DocumentKey) -> Stored | None:
         """Return the document, or None if there is none."""

@@ -67,6 +67,7 @@ from gateway.stores.group_commit import (
     SetAside,
 )
 from gateway.stores.hints import SessionHints
+from gateway.stores.instance import Instance, LoneInstance
 from gateway.stores.scan import Broken, Finding, Scan
 from gateway.stores.waiting import KeyLocks, Unsubscribe, Watchers
 
@@ -179,6 +180,7 @@ class Files:
         self.now_ms = now_ms
         self.key_locks = KeyLocks()
         self.hints = SessionHints()
+        self.instance: Instance = LoneInstance(now_ms)
         self.lock = directory.lock
         self._directory = directory
         self._root = str(directory.root)

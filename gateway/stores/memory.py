@@ -16,6 +16,7 @@ from gateway.stores.documents import (
     Stored,
 )
 from gateway.stores.hints import SessionHints
+from gateway.stores.instance import Instance, LoneInstance
 from gateway.stores.waiting import KeyLocks, Unsubscribe, Watchers
 
 
@@ -26,6 +27,7 @@ class Memory:
         self.now_ms = now_ms
         self.key_locks = KeyLocks()
         self.hints = SessionHints()
+        self.instance: Instance = LoneInstance(now_ms)
         self._on_quarantine = on_quarantine
         self._documents: dict[DocumentKey, Stored] = {}
         self._index = DocumentIndex()

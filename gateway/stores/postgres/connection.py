@@ -115,6 +115,15 @@ class Connection:
         with self._errors():
             await self._raw.executemany(self._translate(statement), rows)
 
+    async def listen(self, channel: str, hear: Callable[[str], None]) -> None:
+        """Call a function with each message of a channel, as long as the connection lasts."""
+        with self._errors():
+            await self._raw.add_listener(channel, lambda _, __, ___, message: hear(message))
+
+    def on_loss(self, callback: Callable[[], None]) -> None:
+        """Call a function when the connection has ended."""
+        self._raw.add_termination_listener(lambda _: callback())
+
     async def begin(self) -> None:
         """Begin a transaction."""
         await self.run("BEGIN")

@@ -21,6 +21,7 @@ from gateway.stores.documents import (
     StoreUnavailable,
 )
 from gateway.stores.hints import SessionHints
+from gateway.stores.instance import Instance, LoneInstance
 from gateway.stores.sqlite.database import prove
 from gateway.stores.sqlite.engine import file_engine
 from gateway.stores.waiting import KeyLocks, Unsubscribe, Watchers
@@ -91,6 +92,7 @@ class Sqlite:
         self.now_ms = now_ms
         self.key_locks = KeyLocks()
         self.hints = SessionHints()
+        self.instance: Instance = LoneInstance(now_ms)
         self.engine = file_engine(path, lock.hold)
         self._path = path
         self._lock = lock

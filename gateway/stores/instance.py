@@ -1,0 +1,51 @@
+"""This process among those that share a store.
+
+Each process is an instance with a random id. What it holds may be taken by another one exactly when
+it is buried; so it has to know how long it may trust that it is not. An embedded store belongs to
+one process, which is alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Instance(Protocol):
+    """This process among those that share a store."""
+
+    @property
+    def id(self) -> str:
+        """A random id; a new one after it was buried."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other process can use the store."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it is certain that nobody else takes what this instance holds."""
+
+    def now_ms(self) -> int:
+        """Return the time by which all instances judge what is due."""
+
+    def may_be_buried(self, holder: str) -> bool:
+        """Return whether what this instance holds may perhaps be taken; the store decides it."""
+
+
+class LoneInstance:
+    """The one process of an embedded store: it is always trusted."""
+
+    id = ""
+    is_alone = True
+    is_trusted = True
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.now_ms = now_ms
+
+    def __repr__(self) -> str:
+        return "<LoneInstance>"
+
+    def may_be_buried(self, holder: str) -> bool:
+        """Return True: whoever held something is gone, since this process came after it."""
+        return True
