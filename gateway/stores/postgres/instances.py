@@ -147,7 +147,7 @@ class SharedInstance:
             if left > 0:
                 await anyio.sleep(left / 1000)
                 continue
-            self._note("instance_not_trusted", instance=self.id)
+            self._note("instance_lapsed", instance=self.id)
             self.on_distrust()
             self._has_beaten = anyio.Event()
             await self._has_beaten.wait()
