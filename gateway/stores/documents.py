@@ -146,6 +146,12 @@ class Documents(Protocol):
     def absent(self, key: DocumentKey) -> bool:
         """Return without I/O whether there is surely no document; False means not known."""
 
+    def recall(self, key: DocumentKey) -> Stored | None:
+        """Return without I/O what the document was lately, where reading takes long; or None.
+
+        It may have changed since, so it only counts for a change that names its revision.
+        """
+
     async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
         """Replace the document of this revision (0: there is none yet); return the new revision.
 
@@ -220,11 +226,22 @@ async def amend(
     """
     await store.key_locks.acquire(key)
     try:
+        recalled = store.recall(key)
         for _ in range(ATTEMPTS):
-            value, revision = await _fetch(store, key, shape)
-            changed, answer = change(value)
+            value, revision = await _fetch(store, key, shape, recalled)
+            try:
+                changed, answer = change(value)
+            except Exception:
+                if recalled is None:
+                    raise
+                changed = value
             if changed is value or changed == value:
-                return answer
+                if recalled is None:
+                    return answer
+                # No write has shown that nothing else was stored since.
+                recalled = None
+                continue
+            recalled = None
             try:
                 await _keep(store, key, shape, changed, revision)
             except Conflict:
@@ -235,12 +252,14 @@ async def amend(
     raise StoreUnavailable("Too many requests change this session's state at once; try again.")
 
 
-async def _fetch(store: Documents, key: DocumentKey, shape: Shape[T]) -> tuple[T, int]:
+async def _fetch(
+    store: Documents, key: DocumentKey, shape: Shape[T], recalled: Stored | None = None
+) -> tuple[T, int]:
     if key.kind != shape.kind:
         raise ValueError(
             f"A {key.kind} document does not have the shape of a {shape.kind} document."
         )
-    stored = await store.read(key)
+    stored = recalled or await store.read(key)
     while stored is not None:
         try:
             return unseal(key, stored, shape), stored.revision

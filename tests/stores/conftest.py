@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -11,8 +11,26 @@ import anyio
 import pytest
 
 from gateway.stores import Documents, open_documents
+from gateway.stores.hints import SessionHints
+from gateway.stores.postgres.connection import Connector
+from gateway.stores.postgres.database import Database
+from gateway.stores.postgres.documents import PostgresDocuments
+from gateway.stores.postgres.migrations import migrate
+from tests.postgres.server import (
+    Pooler,
+    PostgresServer,
+    make_schema_name,
+    shared_pooler,
+    shared_server,
+)
 
 from .shapes import SHAPES
+
+SHARED: dict[str, Callable[[], PostgresServer | Pooler]] = {
+    "postgres": shared_server,
+    "pooled": shared_pooler,
+}
+"""The stores that many instances share: PostgreSQL plain, and through PgBouncer."""
 
 
 class Backend:
@@ -25,19 +43,39 @@ class Backend:
             "memory": "memory:",
             "files": "",
             "sqlite": f"sqlite://{directory}/kept.sqlite3",
-        }[name]
+        }.get(name, "")
+        self._schema = make_schema_name()
         self.quarantined: list[tuple[str, str]] = []
         self._ticks = count(1_770_000_000_000)
 
+    def may_hold(self, session: str) -> bool:
+        """Return whether there can be a session of this id: PostgreSQL knows no zero bytes."""
+        return self.name not in SHARED or "\0" not in session
+
     async def open(self) -> Documents:
         """Open the store."""
+        if self.name in SHARED:
+            return await self._open_shared(SHARED[self.name]().url)
         return await open_documents(
             self.url,
             self.root,
             SHAPES,
             now_ms=lambda: next(self._ticks),
-            on_quarantine=lambda name, reason: self.quarantined.append((name, reason)),
+            on_quarantine=self._note_quarantined,
         )
+
+    async def _open_shared(self, url: str) -> Documents:
+        connector = Connector(url, self._schema)
+        await migrate(connector, self._schema, _note_nothing)
+        database = Database(connector, 6, _note_nothing)
+        await database.start()
+        ticks = self._ticks
+        return PostgresDocuments(
+            database, SessionHints(), lambda: next(ticks), self._note_quarantined
+        )
+
+    def _note_quarantined(self, name: str, reason: str) -> None:
+        self.quarantined.append((name, reason))
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Documents]:
@@ -50,7 +88,11 @@ class Backend:
             await store.aclose()
 
 
-@pytest.fixture(params=["memory", "files", "sqlite"])
+def _note_nothing(event: str, **fields: object) -> None:
+    pass
+
+
+@pytest.fixture(params=["memory", "files", "sqlite", *SHARED])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
     """A store of each kind."""
     return Backend(request.param, tmp_path)
@@ -58,6 +100,12 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
 
 @pytest.fixture(params=["files", "sqlite"])
 def durable(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    """A store of each kind that belongs to one process and outlives it."""
+    return Backend(request.param, tmp_path)
+
+
+@pytest.fixture(params=["files", "sqlite", *SHARED])
+def lasting(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
     """A store of each kind that outlives its process."""
     return Backend(request.param, tmp_path)
 

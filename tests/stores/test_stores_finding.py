@@ -11,6 +11,7 @@ import pytest
 
 from gateway.stores import Conflict, DocumentKey, Documents, Listed, SealedDocument, fetch, update
 
+from .conftest import Backend
 from .shapes import CLOCK, SESSION, cleared, clock, plus_one
 
 
@@ -64,14 +65,17 @@ async def test_listing_pages_what_has_the_same_time(store: Documents) -> None:
     assert found == sorted(sessions, reverse=True)
 
 
-async def test_when_sessions_were_written_and_whose_they_are(store: Documents) -> None:
-    for session, at_ms in (("a", 5), ("b", 7), ("\0 🦆", 9)):
+async def test_when_sessions_were_written_and_whose_they_are(
+    backend: Backend, store: Documents
+) -> None:
+    odd = "\0 🦆" if backend.may_hold("\0 🦆") else "🦆"
+    for session, at_ms in (("a", 5), ("b", 7), (odd, 9)):
         await store.write(clock(session), SealedDocument(b"x", at_ms), 0)
     await store.write(clock("a", "ann"), SealedDocument(b"x", 6), 0)
     await store.write(DocumentKey("session", "bob", "a"), SealedDocument(b"x", 8), 0)
     await store.delete(clock("b"))
-    names = ["a", "b", "c", "\0 🦆"]
-    assert await store.find_updated("clock", "local", names) == {"a": 5, "\0 🦆": 9}
+    names = ["a", "b", "c", odd]
+    assert await store.find_updated("clock", "local", names) == {"a": 5, odd: 9}
     assert await store.find_updated("clock", "ann", names) == {"a": 6}
     assert await store.find_updated("clock", "bob", names) == {}
     many = [str(number) for number in range(5000)]

@@ -80,11 +80,6 @@ class Connection:
         return f"<Connection {'closed' if self.is_closed else 'open'}>"
 
     @property
-    def raw(self) -> Any:
-        """The connection of asyncpg, for those that listen."""
-        return self._raw
-
-    @property
     def is_closed(self) -> bool:
         """Whether it can be used no more."""
         return bool(self._raw.is_closed())
