@@ -12,6 +12,7 @@ import pytest
 
 from gateway.stores import Documents, open_documents
 from gateway.stores.hints import SessionHints
+from gateway.stores.instance import LoneInstance
 from gateway.stores.postgres.connection import Connector
 from gateway.stores.postgres.database import Database
 from gateway.stores.postgres.documents import PostgresDocuments
@@ -70,9 +71,8 @@ class Backend:
         database = Database(connector, 6, _note_nothing)
         await database.start()
         ticks = self._ticks
-        return PostgresDocuments(
-            database, SessionHints(), lambda: next(ticks), self._note_quarantined
-        )
+        alone = LoneInstance(lambda: next(ticks))
+        return PostgresDocuments(database, alone, SessionHints(), self._note_quarantined)
 
     def _note_quarantined(self, name: str, reason: str) -> None:
         self.quarantined.append((name, reason))

@@ -80,6 +80,11 @@ class Connection:
         return f"<Connection {'closed' if self.is_closed else 'open'}>"
 
     @property
+    def server_pid(self) -> int:
+        """The number of the server's process, as it was told; a pooler tells another one."""
+        return int(self._raw.get_server_pid())
+
+    @property
     def is_closed(self) -> bool:
         """Whether it can be used no more."""
         return bool(self._raw.is_closed())

@@ -22,6 +22,7 @@ from gateway.stores.documents import (
     StoreUnavailable,
 )
 from gateway.stores.hints import SessionHints
+from gateway.stores.instance import Instance
 from gateway.stores.postgres.connection import Connection
 from gateway.stores.postgres.database import Database
 from gateway.stores.waiting import KeyLocks, Unsubscribe, Watchers
@@ -109,11 +110,13 @@ class PostgresDocuments:
     def __init__(
         self,
         database: Database,
+        instance: Instance,
         hints: SessionHints,
-        now_ms: Callable[[], int],
         on_quarantine: OnQuarantine,
     ) -> None:
-        self.now_ms = now_ms
+        self.instance = instance
+        # The database's time: one host whose clock is wrong must not age what all share.
+        self.now_ms = instance.now_ms
         self.key_locks = KeyLocks()
         self.hints = hints
         self.memory = DocumentMemory()

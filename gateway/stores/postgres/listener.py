@@ -133,7 +133,7 @@ class Listener:
     async def _hears(self, connection: Connection) -> bool:
         """Return whether messages arrive: always on a direct connection, else one is sent."""
         (row,) = await connection.ask("SELECT pg_backend_pid() AS pid")
-        if row["pid"] == connection.raw.get_server_pid():
+        if row["pid"] == connection.server_pid:
             return True
         self._heard_itself = anyio.Event()
         # From elsewhere: a pooler passes on what comes with the answer of a statement.
