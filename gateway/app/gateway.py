@@ -308,6 +308,8 @@ class Gateway:
             url, session_dir, shapes, now_ms=now_ms, on_quarantine=self._note_quarantined
         )
         self._stack.push_async_callback(store.aclose)
+        if not store.instance.is_alone:
+            self.use_instance(lambda: store.instance.id)
         # Leases end by the host's time.
         rows = await open_rows(
             url,
