@@ -13,18 +13,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    async_playwright,
+    expect,
+)
 
 from tests.clients.node import provide
 
 DIRECTORY = Path(__file__).parent
 AXE = DIRECTORY / "node_modules" / "axe-core" / "axe.min.js"
 MISSING = "chromium is missing, and the tests of the console need it: apt-get install chromium."
+PATIENCE_MS = 60_000
+"""How many milliseconds a page may need for what takes it a moment: other tests may run beside this one."""
+expect.set_options(timeout=PATIENCE_MS)
 WATCH_POLICY = """
 addEventListener("securitypolicyviolation", (event) => {
   console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`);
 });
 """
+LASTING_NOTICES = """
+const wait = window.setTimeout;
+window.setTimeout = (run, ms, ...more) => wait(run, /notice/.test(run) ? 600_000 : ms, ...more);
+"""
+"""Notices leave after some seconds; on a busy machine that may be before a test has come to them."""
 SERIOUS = ("serious", "critical")
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
 
@@ -94,6 +109,7 @@ async def open_tab(
 ) -> AsyncIterator[Tab]:
     """Open an address in another tab of a profile."""
     page = await context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
     await page.add_init_script(WATCH_POLICY)
     tab = Tab(page, tolerated=tolerated)
     tab.watch()

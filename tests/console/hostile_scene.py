@@ -41,7 +41,7 @@ async (visits) => {
     history.pushState(null, "", address);
     dispatchEvent(new PopStateEvent("popstate"));
     await new Promise((done) => setTimeout(done));
-    const until = performance.now() + 5000;
+    const until = performance.now() + 60000;
     for (const [selector, text] of wanted) {
       while (!read(selector).includes(text) && performance.now() < until)
         await new Promise((done) => setTimeout(done, 2));

@@ -16,8 +16,6 @@ from tests.console.test_console_pages import WORDS
 from tests.run import GatewayProcess
 
 LANGUAGES = ("en", "zh")
-SOON = 20_000
-"""How many milliseconds something may take that takes less than a second."""
 SLOW = "demo: tokens=20 delay_ms=50"
 
 
@@ -99,8 +97,6 @@ async def visit(gate: GatewayProcess, language: str, about: str) -> AsyncIterato
         # The browser itself notes what the server refuses, which tests do on purpose.
         chromium.open(url, language=language, tolerated=("400", "409")) as tab,
     ):
-        tab.page.set_default_timeout(SOON)
-        expect.set_options(timeout=SOON)
         at = JobsVisit(tab.page, gate.url, language)
         await expect(tab.page.get_by_role("heading", level=1)).to_have_text(at.say("jobs.title"))
         yield at

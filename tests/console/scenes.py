@@ -12,7 +12,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import httpx
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.run import GatewayProcess, as_process
 
@@ -29,7 +29,7 @@ SETTINGS = {
 KEY = "sk-console-tests-open-sesame"
 LONG_NAME = "Water-the-plants-on-the-balcony-and-in-the-kitchen 每个工作日的早晨给阳台上的花浇水"
 QUICK = "demo: tokens=20 delay_ms=5"
-SOON = 15.0
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Visitor:
 
     def __init__(self, url: str, stack: ExitStack) -> None:
         self._stack = stack
-        self.client = stack.enter_context(httpx.Client(base_url=url, timeout=30))
+        self.client = stack.enter_context(httpx.Client(base_url=url, timeout=PATIENCE))
 
     def chat(self, session: str, text: str) -> None:
         """Ask the demo model, and read the answer to its end."""
@@ -84,7 +84,7 @@ class Visitor:
         return str(self._wait_for("/api/console/exchanges", session, state)["id"])
 
     def _wait_for(self, path: str, session: str, state: str) -> Any:
-        end = monotonic() + SOON
+        end = monotonic() + PATIENCE
         while monotonic() < end:
             for row in self.get(path, session=session)["exchanges"]:
                 if row["state"] == state:
@@ -102,7 +102,7 @@ class Visitor:
         """Run a job now, and wait until that ended; return the run's id."""
         before = len(self.list_runs(job))
         self.post("/api/cron/run", job_id=job)
-        end = monotonic() + SOON
+        end = monotonic() + PATIENCE
         while monotonic() < end:
             runs = self.list_runs(job)
             if len(runs) > before and runs[0]["status"] == status:
@@ -163,6 +163,12 @@ class Scene:
     act: Callable[[Page, dict[str, str]], Awaitable[None]] | None = None
 
 
+async def hold_longer(route: Route) -> None:
+    """Send what a card of Try it sends, but let the answer be held for longer than 20 s."""
+    asked = route.request.post_data or ""
+    await route.continue_(post_data=asked.replace("in 20 seconds", "in 3000 seconds"))
+
+
 async def open_schema(page: Page, words: dict[str, str]) -> None:
     await page.get_by_role("button", name=words["tools.schema_of"].format(name="clock")).click()
     await expect(page.locator("dialog pre")).to_contain_text("schedule")
@@ -208,18 +214,18 @@ async def say_in_chat(page: Page, words: dict[str, str], text: str) -> None:
 
 async def get_answer(page: Page, words: dict[str, str]) -> None:
     await say_in_chat(page, words, 'demo: say="Some prose.\\n\\n```py\\nprint(1)\\n```\\n"')
-    await expect(page.locator(".said-foot > .s-done")).to_be_visible(timeout=15_000)
+    await expect(page.locator(".said-foot > .s-done")).to_be_visible()
     await expect(page.locator(".said pre")).to_be_visible()
 
 
 async def get_hold(page: Page, words: dict[str, str]) -> None:
     await say_in_chat(page, words, "remind me in 3000 seconds to drink tea")
-    await expect(page.locator(".waiting")).to_be_visible(timeout=15_000)
+    await expect(page.locator(".waiting")).to_be_visible()
 
 
 async def get_refusal(page: Page, words: dict[str, str]) -> None:
     await say_in_chat(page, words, 'demo: status=400 message="No."')
-    await expect(page.locator(".said-error")).to_be_visible(timeout=15_000)
+    await expect(page.locator(".said-error")).to_be_visible()
 
 
 async def open_chat_options(page: Page, words: dict[str, str]) -> None:

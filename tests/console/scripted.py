@@ -15,8 +15,10 @@ from tests.reload.words import write_toml
 from tests.run import SERVE, GatewayProcess, as_process, until
 
 HEARD = "heard.jsonl"
+PATIENCE = 60
 LISTEN = ("gateway.demo", "--port", "0", "--log", HEARD)
 SETTINGS = {"ROUTECODEX_CLOCK_NTP": "off", "HOLDGATE_SERVER__LOG_FORMAT": "json"}
+HOLDS = {"due_window_ms": 0, "hold_max_ms": 3_600_000, "hold_total_ms": 3_600_000}
 DIALECTS = ("openai-chat", "openai-responses", "anthropic-messages")
 WORDS: dict[str, dict[str, str]] = {
     language: json.loads(
@@ -55,11 +57,11 @@ class UpstreamLog:
 
     async def wait_for(self, text: str) -> None:
         """Wait until the upstream was asked something that has this text."""
-        await until(lambda: bool(self.find_requests(text)), 20)
+        await until(lambda: bool(self.find_requests(text)), PATIENCE)
 
     async def wait_for_close(self, text: str) -> float:
         """Wait until the gateway left the last request that has this text; return when."""
-        await until(lambda: self.find_close(text) is not None, 20)
+        await until(lambda: self.find_close(text) is not None, PATIENCE)
         at = self.find_close(text)
         assert at is not None
         return at
@@ -87,7 +89,7 @@ def start_scripted(home: Path, **more: Any) -> Iterator[ScriptedGateway]:
         directory.mkdir(parents=True)
     with as_process(backstage, command=LISTEN) as upstream:
         tables: dict[str, Any] = {
-            "clock": {"due_window_ms": 0},
+            "clock": HOLDS,
             "upstreams": [
                 {"id": name, "dialect": name, "base_url": f"{upstream.url}/v1"} for name in DIALECTS
             ],

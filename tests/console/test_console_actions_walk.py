@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from tests.console.chromium import start_chromium
+from tests.console.chromium import LASTING_NOTICES, start_chromium
 from tests.console.scenes import QUICK, ROW, WORDS, Happened, Visitor, let_things_happen
 
 LANGUAGES = ("en", "zh")
-SOON = 15_000
 RUNS = 20
 NO_CLIPBOARD = "Object.defineProperty(Navigator.prototype, 'clipboard', { get: () => undefined });"
 
@@ -79,6 +78,7 @@ async def hand(request: pytest.FixtureRequest, happened: Happened) -> AsyncItera
             "about:blank", language=language, permissions=rights, tolerated=("404",)
         ) as tab,
     ):
+        await tab.page.add_init_script(LASTING_NOTICES)
         yield Hand(tab.page, WORDS[language], happened)
 
 
@@ -160,7 +160,7 @@ async def test_chips_pause_and_the_cards_of_live(hand: Hand, visitor: Visitor) -
     session = hand.name("paused")
     await hand.button("live.pause").click()
     visitor.chat(session, QUICK)
-    await expect(page.locator(".fresh")).to_be_visible(timeout=SOON)
+    await expect(page.locator(".fresh")).to_be_visible()
     await expect(rows.filter(has_text=session)).to_have_count(0)
     await hand.button("live.go_on").click()
     await page.mouse.move(0, 0)
@@ -231,7 +231,7 @@ async def test_an_exchange_is_shown_to_scale_its_hold_ended_and_cut_off(
     hand: Hand, visitor: Visitor
 ) -> None:
     page = hand.page
-    held, long = "remind me in 300 seconds to drink tea", "demo: tokens=3000 delay_ms=20"
+    held, long = "remind me in 3000 seconds to drink tea", "demo: tokens=90000 delay_ms=20"
     for how, text, before, state in (
         ("end_hold", held, "holding", "done"),
         ("cut", long, "relaying", "failed"),

@@ -42,7 +42,7 @@ async def measure_paint(page: Page, url: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("times", "limit"), [(3, 3_000), pytest.param(15, 500, marks=pytest.mark.long)]
+    ("times", "limit"), [(3, 5_000), pytest.param(15, 500, marks=pytest.mark.long)]
 )
 async def test_something_is_soon_to_be_seen(tmp_path: Path, times: int, limit: int) -> None:
     async with start_chromium() as chromium:
@@ -119,10 +119,15 @@ def place_of(traced: dict[str, Any]) -> tuple[int, int]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("live", "seconds"), [(FEW, 3), pytest.param(LIVE, 15, marks=pytest.mark.long)]
+    ("live", "seconds", "slack"), [(FEW, 3, 4), pytest.param(LIVE, 15, 1, marks=pytest.mark.long)]
 )
-async def test_a_page_that_watches_costs_little(tmp_path: Path, live: int, seconds: int) -> None:
-    """They change at every tick: each moves once a second, and some end and others begin."""
+async def test_a_page_that_watches_costs_little(
+    tmp_path: Path, live: int, seconds: int, slack: int
+) -> None:
+    """They change at every tick: each moves once a second, and some end and others begin.
+
+    The short form runs beside others, which also slow down a processor; the long one demands the budget.
+    """
     async with start_crowd(tmp_path) as crowd, start_chromium() as chromium:
         await crowd.grow(live)
         alone = await crowd.measure_cpu(seconds)
@@ -142,9 +147,9 @@ async def test_a_page_that_watches_costs_little(tmp_path: Path, live: int, secon
     print(f"{live} live: {len(ticks)} ticks with script, p95 {worst:.1f} ms, longest task", end=" ")
     print(f"{longest:.1f} ms; gateway {alone:.1f} % of a core, watched {watched:.1f} %")
     assert len(ticks) >= seconds
-    assert worst <= 8
-    assert longest < 50
-    assert watched - alone <= 3
+    assert worst <= 8 * slack
+    assert longest < 50 * slack
+    assert watched - alone <= 3 * slack
 
 
 @pytest.mark.long
@@ -153,7 +158,7 @@ async def test_of_very_many_only_the_count_is_shown(tmp_path: Path) -> None:
     async with start_crowd(tmp_path) as crowd, start_chromium() as chromium:
         await crowd.grow(MANY)
         async with chromium.open(f"{crowd.gate.url}/console/") as tab:
-            await expect(tab.page.get_by_text(OVER)).to_be_visible(timeout=20_000)
+            await expect(tab.page.get_by_text(OVER)).to_be_visible()
             rows = tab.page.locator(".w-row:not([hidden])")
             assert await rows.filter(has_text="relaying").count() == 0
 

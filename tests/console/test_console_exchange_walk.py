@@ -15,7 +15,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.console.calm import play_when_calm
-from tests.console.chromium import Chromium, start_chromium
+from tests.console.chromium import LASTING_NOTICES, Chromium, start_chromium
 from tests.console.drawing import Drawing, Mark, read_drawing, read_moves, read_story
 from tests.console.exchange_scene import ASKED, DRIP, WORDS, ClientLog, Scene, set_scene
 from tests.console.test_console_gate import NEAR_MS
@@ -166,7 +166,7 @@ def check_live(seen: Sequence[Drawing], drawing: Drawing) -> None:
 
 async def see_hold(page: Page) -> Drawing:
     """Look at the hold while it lasts: it shows what is to come."""
-    await expect(page.locator("svg.timeline")).to_contain_text("goes on in 0:", timeout=15_000)
+    await expect(page.locator("svg.timeline")).to_contain_text("goes on in 0:")
     drawing = await read_drawing(page)
     drawing.check_places()
     (hold,), (now,), (due,) = (drawing.find(name) for name in ("hold", "now", "due"))
@@ -337,7 +337,7 @@ async def check_many_folds(page: Page) -> None:
 async def end_hold(scene: Scene, page: Page) -> None:
     """End a hold; the answer goes on at once."""
     await page.goto(f"{scene.gate.url}/console/exchange?id=tea")
-    await page.get_by_role("button", name="End the hold").click(timeout=15_000)
+    await page.get_by_role("button", name="End the hold").click()
     await expect(page.locator(".head .pill")).to_have_text("done")
     await expect(page.locator(".story")).to_contain_text("until somebody ended it in the console")
     await expect(page.get_by_role("button", name="End the hold")).to_be_hidden()
@@ -356,7 +356,8 @@ async def see_flow(scene: Scene, page: Page) -> None:
         answer = await page.request.get(f"{scene.gate.url}/api/console/exchanges/drip")
         flow = (await answer.json())["turns"][0]["flow"]
     apart = [after[0] - before[0] for before, after in pairwise(flow)]
-    assert median(apart) < 250
+    # On a busy machine not all of them are in time.
+    assert median(apart) < 500
 
 
 async def cut_off(page: Page, client: ClientLog) -> None:
@@ -385,6 +386,7 @@ async def test_what_a_person_can_do_with_an_exchange(tmp_path: Path) -> None:
         chromium.open(f"{scene.gate.url}/console/", permissions=rights) as tab,
         anyio.create_task_group() as tasks,
     ):
+        await tab.page.add_init_script(LASTING_NOTICES)
         tasks.start_soon(scene.client.ask, scene.gate, ASKED, *TEA)
         await until(lambda: bool(scene.busy.asked))
         await check_many_folds(tab.page)

@@ -60,7 +60,7 @@ async def make_ready(page: Page, name: str) -> None:
     if name == "chat":
         await get_answer(page, SAY)
     for selector in FIGURES[name]:
-        await expect(page.locator(selector).first).to_be_visible(timeout=15_000)
+        await expect(page.locator(selector).first).to_be_visible()
 
 
 async def break_line(page: Page, proxy: LineProxy) -> None:

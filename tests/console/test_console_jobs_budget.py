@@ -125,9 +125,7 @@ async def test_five_thousand_jobs_take_few_elements_and_little_time(
                 spans.append(await page.evaluate("() => window.drawn - window.arrived"))
                 # The clock of a page begins when its address is opened.
                 whole.append(await page.evaluate("() => window.drawn"))
-                await expect(page.locator(".list-count")).to_contain_text(
-                    "5,000 of 5,000", timeout=30_000
-                )
+                await expect(page.locator(".list-count")).to_contain_text("5,000 of 5,000")
                 await check_list(page)
     for name, ones in (("data", spans), ("navigation", whole)):
         found = [round(one, 1) for one in ones]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.async_api import Error, Locator, Page, expect
 
-from tests.console.chromium import Chromium, start_chromium
+from tests.console.chromium import LASTING_NOTICES, Chromium, start_chromium
 from tests.console.measures import set_text_size
 from tests.console.scenes import KEY, QUICK, WORDS, Happened, let_things_happen, start_with_key
 from tests.run import GatewayProcess
@@ -55,7 +55,7 @@ class Hands:
     async def look(self) -> None:
         """Find the focus: it is somewhere, and marked."""
         try:
-            await self.page.wait_for_function(f"() => ({FIND_FOCUS})() === ''", timeout=5_000)
+            await self.page.wait_for_function(f"() => ({FIND_FOCUS})() === ''")
         except Error:
             raise AssertionError(f"focus: {await self.page.evaluate(FIND_FOCUS)}") from None
 
@@ -255,7 +255,7 @@ async def test_a_job_from_its_first_letter_to_its_end(
         await expect(row).to_be_visible()
         await expect(page.locator(".detail h2")).to_have_text("A key job")
         await hands.press("r")
-        await expect(page.locator(".detail .run")).to_have_count(1, timeout=15_000)
+        await expect(page.locator(".detail .run")).to_have_count(1)
         toggle = row.get_by_role("switch")
         await hands.press("e")
         await expect(toggle).to_have_attribute("aria-checked", "false")
@@ -299,8 +299,10 @@ async def delete_by_menu(hands: Hands, more: Locator) -> None:
 
 
 async def test_several_jobs_at_once(chromium: Chromium, happened: Happened) -> None:
-    async with chromium.open(happened.find_url("jobs?sort=name")) as tab:
+    async with chromium.open("about:blank") as tab:
         hands, page = Hands(tab.page), tab.page
+        await page.add_init_script(LASTING_NOTICES)
+        await page.goto(happened.find_url("jobs?sort=name"))
         rows = page.locator(".jobs-list .w-row:not([hidden])")
         await expect(rows).to_have_count(3)
         await hands.begin()
@@ -334,7 +336,7 @@ async def test_the_focus_stays_while_lists_change(chromium: Chromium, happened: 
         for _ in range(3):
             await page.request.post(f"{happened.gate.url}/v1/chat/completions", data=body)
         fresh = page.locator(".fresh")
-        await expect(fresh).to_be_visible(timeout=15_000)
+        await expect(fresh).to_be_visible()
         await expect(row).to_have_text(before)
         await hands.tab_to(fresh, "Shift+Tab")
         await hands.press("Enter")
@@ -346,7 +348,7 @@ async def test_the_focus_stays_while_lists_change(chromium: Chromium, happened: 
         await hands.begin()
         await hands.tab_to(runs)
         await hands.press("r")
-        await expect(runs).to_have_count(2, timeout=15_000)
+        await expect(runs).to_have_count(2)
         await expect(runs.last).to_be_focused()
 
 
@@ -358,12 +360,12 @@ async def test_a_conversation(chromium: Chromium, happened: Happened) -> None:
         await hands.press("i")
         message = page.get_by_role("textbox", name=SAY["chat.message"], exact=True)
         await expect(message).to_be_focused()
-        await hands.type("remind me in 300 seconds to drink tea")
+        await hands.type("remind me in 3000 seconds to drink tea")
         await hands.press("Enter")
-        await expect(page.locator(".waiting")).to_be_visible(timeout=15_000)
+        await expect(page.locator(".waiting")).to_be_visible()
         await hands.tab_to(hands.button("chat.end_now"), "Shift+Tab")
         await hands.press("Enter")
-        await expect(page.locator(".said-foot > .s-done")).to_be_visible(timeout=15_000)
+        await expect(page.locator(".said-foot > .s-done")).to_be_visible()
         await expect(message).to_be_focused()
         for how in ("Tab", "Escape"):
             await hands.type("demo: endless")

@@ -27,7 +27,7 @@ async def test_the_epoch_is_that_of_the_process_whatever_is_read() -> None:
 
 
 async def test_while_it_drains_the_console_shows_what_is_still_open() -> None:
-    async with in_process(hanging(CHUNKED, chunk(text("hel"))), server__drain_ms=1_000) as gate:
+    async with in_process(hanging(CHUNKED, chunk(text("hel"))), server__drain_ms=5_000) as gate:
         client = await gate.start(chat(stream=True))
         await client.saw(b"hel")
         page = await FeedPage.open(gate, "live,summary")

@@ -139,7 +139,7 @@ async def test_rows_keep_their_places_under_a_finger(
             touch = {"type": kind, "touchPoints": moved}
             await session.send("Input.dispatchTouchEvent", touch)
         await ask_model(page, happened, "while-touched")
-        await expect(page.locator(".fresh")).to_be_visible(timeout=15_000)
+        await expect(page.locator(".fresh")).to_be_visible()
         assert await touched.inner_text() == before
         await session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
         await expect(page.locator(".fresh")).to_be_hidden()

@@ -8,6 +8,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.console.chromium import Chromium, start_chromium
+from tests.console.scenes import SETTINGS, hold_longer
 from tests.run import GatewayProcess, as_process
 
 WIDTHS = (320, 390, 760, 761, 900, 901, 1100, 1180, 1440, 1768)
@@ -20,9 +21,9 @@ FIND_CUT = """() => [document.documentElement, ...document.querySelectorAll(".w-
 
 @pytest.fixture(scope="module")
 def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gateway as anybody starts it: no configuration, the demo model."""
+    """A gateway with the demo model, which may hold answers for long."""
     home = tmp_path_factory.mktemp("gateway")
-    with as_process(home, {"ROUTECODEX_CLOCK_NTP": "off"}) as started:
+    with as_process(home, SETTINGS) as started:
         yield started
 
 
@@ -32,19 +33,21 @@ async def chromium() -> AsyncIterator[Chromium]:
         yield started
 
 
-async def hold_an_answer(page: Page) -> None:
-    """Run the first card of Try it, and wait until its answer is held."""
+async def hold_an_answer(page: Page) -> str:
+    """Run the first card of Try it, and wait until its answer is held; return its session."""
+    await page.route("**/v1/chat/completions", hold_longer)
     await page.get_by_role("button", name="Run: See a hold").click()
     held = page.get_by_role("row").filter(has_text="try-hold").first
-    await expect(held).to_contain_text("goes on in", timeout=20_000)
+    await expect(held).to_contain_text("goes on in")
+    return await held.get_by_role("link").first.inner_text()
 
 
 async def test_a_reminder_that_an_answer_is_held_for_comes_up_once(
     gate: GatewayProcess, chromium: Chromium
 ) -> None:
     async with chromium.open(f"{gate.url}/console/") as tab:
-        await hold_an_answer(tab.page)
-        coming = tab.page.locator(".hero > :nth-child(3) li").filter(has_text="try-hold")
+        session = await hold_an_answer(tab.page)
+        coming = tab.page.locator(".hero > :nth-child(3) li").filter(has_text=session)
         await expect(coming).to_have_count(1)
         await expect(coming).to_contain_text("drink tea")
         # What is left of the hold is drawn, too.

@@ -26,12 +26,10 @@ from tests.reload.words import write_toml
 from tests.run import until
 from tests.sessions.talk import JSON
 
-LONG = 20_000
 OWNERS = ("ann", "bob", "carol", "root")
 REFUSALS = ("status of 401", "status of 404")
 CANARY = 'canary-to-agent\ndemo: say="canary-from-agent" delay_ms=0'
 UNKNOWN = "This key is not known to the gateway."
-HOLDS = {"due_window_ms": 0, "hold_max_ms": 3_600_000, "hold_total_ms": 3_600_000}
 # Keeps what the page is answered, also what the feed tells while it goes on.
 HEAR = """
 window.heard = [];
@@ -61,7 +59,7 @@ def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptedGatew
     home = tmp_path_factory.mktemp("owners")
     server = {"session_dir": str(home / "kept")}
     owners = keys(*OWNERS, admin="root")
-    with start_scripted(home, clock=HOLDS, server=server, keys=owners) as started:
+    with start_scripted(home, server=server, keys=owners) as started:
         yield started
 
 
@@ -143,7 +141,7 @@ async def add_job(scripted: ScriptedGateway) -> str:
     added = await post(scripted, "bob", "/api/cron/add", wish)
     job: str = added["data"]["job"]["job_id"]
     await post(scripted, "bob", "/api/cron/run", {"job_id": job})
-    await until(lambda: bool(scripted.log.find_requests("canary-result")), 20)
+    await until(lambda: bool(scripted.log.find_requests("canary-result")), 60)
     return job
 
 
@@ -186,7 +184,7 @@ async def look(page: Page, scripted: ScriptedGateway, place: str, fact: str = ""
     await page.goto(f"{scripted.url}/console/{place}")
     await expect(page.locator("nav.rail .live-dot")).to_have_class(re.compile("is-live"))
     if fact:
-        await expect(page.locator("main")).to_contain_text(fact, timeout=LONG)
+        await expect(page.locator("main")).to_contain_text(fact)
     await page.wait_for_function(HAS_ALL)
     told = await page.evaluate("heard.map((one) => one.url + '\\n' + one.text).join('\\n')")
     return Seen(await page.locator("body").inner_text(), told)
@@ -238,7 +236,7 @@ class TestSigningIn:
             page = tab.page
             await page.get_by_label(words["chat.message"], exact=True).fill("anns-secret")
             await page.keyboard.press("Enter")
-            await expect(page.get_by_role("log")).to_contain_text("You said", timeout=LONG)
+            await expect(page.get_by_role("log")).to_contain_text("You said")
             await page.get_by_role("button", name=words["frame.sign_out"]).click()
             await expect(page.locator("body")).not_to_contain_text("anns-secret")
             await enter_key(page, words, "key-carol")
@@ -257,13 +255,13 @@ class TestSigningIn:
             set_owners(scripted, *[owner for owner in OWNERS if owner != "carol"])
             try:
                 title = page.get_by_role("heading", level=1)
-                await expect(title).to_have_text(words["sign_in.title"], timeout=LONG)
+                await expect(title).to_have_text(words["sign_in.title"])
                 await enter_key(page, words, "key-carol")
                 await expect(page.get_by_role("alert")).to_have_text(UNKNOWN)
             finally:
                 set_owners(scripted, *OWNERS)
             await enter_key(page, words, "key-ann")
-            await expect(title).to_have_text(words["live.title"], timeout=LONG)
+            await expect(title).to_have_text(words["live.title"])
 
 
 def set_owners(scripted: ScriptedGateway, *owners: str) -> None:

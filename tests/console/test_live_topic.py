@@ -74,7 +74,7 @@ async def test_a_row_that_is_filled_in_is_the_whole_row() -> None:
         await model.send.send(chunk(event({}, "stop") + DONE) + LAST)
         await model.send.aclose()
         await client.saw(b"[DONE]")
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             await gate.gateway.exchanges.idle()
         assert template is not None
         assert template.fill(trail, runner.bytes) is None
