@@ -338,7 +338,7 @@ class TestAdmin:
             await expect(page.locator("main")).to_contain_text(words["state.holding"])
             beside = page.locator(".beside-list li").filter(has_text="bobs-tea")
             await expect(beside.locator(".small")).to_have_text("bob")
-            await expect(beside.locator("[data-until]")).to_be_visible()
+            await expect(beside.locator("[data-due]")).to_be_visible()
             held = page.locator(".beside-list li").filter(has_text="bobs-hold")
             await expect(held.locator(".glyph")).to_have_class(re.compile("s-holding"))
             await follow_to_others(page, scripted, bobs)

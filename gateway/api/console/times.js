@@ -137,19 +137,20 @@ const pad = (n) => String(n).padStart(2, "0");
 
 const MOVING = {
   until: (node) => showLeft(Number(node.dataset.until) - now()),
+  due: ({ dataset }) => (Number(dataset.due) > now() ? showLeft(Number(dataset.due) - now()) : say("frame.is_due")),
   since: (node) => showLeft(now() - Number(node.dataset.since) - 999),
   age: (node) => showAge(now() - Number(node.dataset.age)),
   wait: (node) => showLeft(Number(node.dataset.wait) - Date.now()),
 };
 
-/** A text that counts by itself: kind is "until" (to a time), "since" (from it), "age", or "wait" (to a
- * time of this browser's clock, also while the line is broken).
+/** A text that counts by itself: kind is "until" (to a time), "due" (the same, and then
+ * it is due), "since" (from it), "age", or "wait" (to a time of this browser's clock, also while the line is broken).
  *
  * `key` names a sentence with {time}: moving("until", at, "live.goes_on_in").
  */
 export function moving(kind, time, key = "") {
   // Within a text that is spoken when it changes, too, each second is not.
-  const role = kind === "until" || kind === "wait" ? { role: "timer", "aria-live": "off" } : {};
+  const role = ["until", "due", "wait"].includes(kind) ? { role: "timer", "aria-live": "off" } : {};
   const node = h("span", { class: "moving", ...role });
   setMoving(node, kind, time, key);
   return node;

@@ -117,11 +117,11 @@ function makePlot(plot) {
   );
   const keys = h("div", { class: "keys" });
   const top = h("span", { class: "small faint" });
-  const note = h("span", { class: "small muted" });
+  const note = h("span");
   const node = h(
     "figure",
     { class: "plot-box" },
-    h("figcaption", {}, h("h3", {}, say(`health.plot_${plot.name}`)), note, top),
+    h("figcaption", {}, h("h3", {}, say(`health.plot_${plot.name}`)), top),
     svg,
     keys,
   );
@@ -180,6 +180,7 @@ function drawPlot(plot, report) {
         h("b"),
       ),
     ),
+    plot.note,
   );
   setAttribute(
     plot.svg,

@@ -99,6 +99,6 @@ function writeMark(node, text) {
 
 function writeDue(node, row) {
   node.hidden = !row.reminders;
-  if (row.nextDueAt) setMoving(node.lastChild, "until", row.nextDueAt);
+  if (row.nextDueAt) setMoving(node.lastChild, "due", row.nextDueAt);
   else setStill(node.lastChild, String(row.reminders));
 }

@@ -55,7 +55,7 @@ export function drawReminders(data, on) {
         glyph("reminder"),
         one.task,
         one.tool ? say("session.with_tool", { tool: one.tool }) : "",
-        [time(one.dueAt), " · ", moving("until", one.dueAt)],
+        [time(one.dueAt), " · ", moving("due", one.dueAt)],
         button(say("frame.cancel"), () => on.cancelReminder(one)),
       ),
     );
