@@ -270,3 +270,58 @@ async def test_more_is_marked_where_no_tab_leads(hand: Hand) -> None:
         await page.keyboard.press("Escape")
     await page.locator(".tabs a").first.click()
     await expect(more).not_to_have_attribute("aria-current", "true")
+
+
+async def test_exchanges_and_sessions_are_searched(hand: Hand) -> None:
+    page = hand.page
+    await hand.open("")
+    rows = page.locator(f".live-list {ROW}")
+    await expect(rows.nth(2)).to_be_visible()
+    await page.get_by_role("searchbox", name=hand.say("live.search")).fill("rounds")
+    await expect(rows).to_have_count(1)
+    await expect(rows).to_contain_text(hand.say("state.done"))
+    await expect(page).to_have_url(re.compile("q=rounds"))
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("Escape")
+    await expect(rows.nth(2)).to_be_visible()
+    await (
+        page.locator(".population [role=button]").filter(has_text=hand.say("state.failed")).click()
+    )
+    await expect(page).to_have_url(re.compile("state=failed"))
+    await expect(rows.first).to_contain_text(hand.say("state.failed"))
+    await hand.open("sessions")
+    found = page.locator(f".session-list {ROW}")
+    await expect(found.nth(2)).to_be_visible()
+    await page.get_by_role("searchbox", name=hand.say("sessions.search")).fill("plans")
+    await expect(found).to_have_count(1)
+    await found.get_by_role("link").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("plans")
+
+
+async def test_neighbours_steps_and_the_switch_of_keys(hand: Hand) -> None:
+    page = hand.page
+    await hand.open("exchange?id={done}")
+    caption, first = page.locator(".caption"), page.locator(".story li").first
+    await expect(first).to_be_visible()
+    await first.click()
+    await expect(caption).to_contain_text(await first.locator("span").last.inner_text())
+    before = page.url
+    for key in ("exchange.older", "exchange.newer"):
+        seen = page.url
+        await page.get_by_role("button", name=hand.say(key), exact=True).click()
+        await expect(page).not_to_have_url(seen)
+        await expect(first).to_be_visible()
+    await expect(page).to_have_url(before)
+    dialog = page.get_by_role("dialog")
+    # Its key stands before its words.
+    name = re.compile(f"{re.escape(hand.say('frame.keys_short'))}$")
+    await page.get_by_role("button", name=name).click()
+    await expect(dialog).to_contain_text(hand.say("exchange.newer"))
+    await dialog.get_by_role("checkbox", name=hand.say("frame.keys_on")).uncheck()
+    await hand.button("frame.close", dialog).last.click()
+    await expect(dialog).to_have_count(0)
+    scale = hand.button("exchange.true_scale")
+    await page.keyboard.press("t")
+    await page.keyboard.press("ArrowRight")
+    await expect(page.locator(".story li").nth(1)).to_have_class(re.compile("chosen"))
+    await expect(scale).to_have_attribute("aria-pressed", "false")
