@@ -28,6 +28,24 @@ MEASURE = """
     range.selectNodeContents(walker.currentNode);
     texts.push({ node, text: walker.currentNode.data.trim(), boxes: [...range.getClientRects()] });
   }
+  // What is left of its box can not be scrolled to.
+  const isLost = ({ node, boxes }) => {
+    for (let above = node; above; above = above.parentElement) {
+      if (above.scrollLeft > 0) return false;
+      const left = getComputedStyle(above).overflowX === "visible" ? -Infinity : above.getBoundingClientRect().left;
+      if (boxes.some((box) => box.left < left - 1)) return true;
+    }
+    return boxes.some((box) => box.left < -1);
+  };
+  const lost = texts.filter((one) => !one.node.closest("svg") && isLost(one)).map(({ node }) => name(node));
+  const squeezed = [...layer.querySelectorAll("*")]
+    .filter((node) => !node.closest("svg, .visually-hidden, .skip, .w-head, select") && node.checkVisibility() && node.getBoundingClientRect().width < 2)
+    .filter((node) => [...node.childNodes].some((one) => one.nodeType === 3 && one.data.trim()))
+    .map(name);
+  // Names in lists may be: all of them is a press away.
+  const shortened = texts.map(({ node }) => node.closest("dd, button, h1, h2, h3, p, label, figcaption *"))
+    .filter((node) => node && !node.closest(".w-row, .run, select") && getComputedStyle(node).textOverflow === "ellipsis" && node.scrollWidth > node.clientWidth + 1)
+    .map(name);
   const sizeOf = (node) => parseFloat(getComputedStyle(node).fontSize) * (node.getScreenCTM?.()?.a ?? 1);
   const small = texts.filter(({ node }) => sizeOf(node) < 10.99).map(({ node }) => `${name(node)} ${sizeOf(node).toFixed(1)} px`);
   const boxOf = (node) => (node.matches("[type=checkbox], [type=radio]") && node.closest("label") ? node.closest("label") : node).getBoundingClientRect();
@@ -83,9 +101,9 @@ MEASURE = """
     }
     return false;
   };
-  const counts = "[role=timer], [data-until], [data-since], [data-age], [data-wait]";
+  const counts = "[role=timer], [data-until], [data-due], [data-since], [data-age], [data-wait]";
   const silent = [...document.querySelectorAll(counts)].filter((node) => isSpoken(node) || (node.matches("[role=timer]") && node.getAttribute("aria-live") !== "off")).map(name);
-  return { small, targets, fields, cut, overlap, wide, silent };
+  return { small, targets, fields, cut, overlap, wide, silent, lost, squeezed, shortened };
 }
 """
 # What tells how things are, on each page; each of them must be there.
@@ -155,7 +173,7 @@ TOUCH = Sizes(40, 16)
 
 
 async def measure(page: Page, sizes: Sizes) -> list[str]:
-    """Return what is too small, cut off, too wide, one over the other, or spoken each second."""
+    """Return what is too small, cut off or shortened, too wide, one over the other, or spoken each second."""
     found: dict[str, list[str]] = await page.evaluate(
         MEASURE, {"least": sizes.least, "field": sizes.field}
     )

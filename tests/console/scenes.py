@@ -238,6 +238,12 @@ async def add_reminder(page: Page, words: dict[str, str]) -> None:
     await expect(page.get_by_role("dialog")).to_be_visible()
 
 
+async def see_plots(page: Page, words: dict[str, str]) -> None:
+    await expect(page.locator(".plot-box figcaption").last).to_be_visible()
+    # It keeps figures every ten seconds.
+    await expect(page.locator(".plot-box .keys b").first).not_to_be_empty()
+
+
 async def show_help(page: Page, words: dict[str, str]) -> None:
     await page.keyboard.press("?")
     await expect(page.get_by_role("dialog")).to_be_visible()
@@ -287,5 +293,5 @@ SCENES = (
     Scene("jobs, several", "jobs", f".jobs-list {ROW}", pick_two),
     Scene("job", "job?id={job}", ".detail .run"),
     Scene("job, run", "job?id={job}&run={run}", "dialog pre"),
-    Scene("health", "health", ".health-facts dd"),
+    Scene("health", "health", ".health-facts dd", see_plots),
 )

@@ -205,7 +205,7 @@ async def test_an_exchange_is_found_and_read(chromium: Chromium, happened: Happe
 async def test_arrows_scroll_what_is_wider_than_its_place(
     chromium: Chromium, happened: Happened
 ) -> None:
-    async with chromium.open(happened.find_url("exchange?id={done}"), width=900) as tab:
+    async with chromium.open(happened.find_url("exchange?id={done}"), width=1700) as tab:
         hands, page = Hands(tab.page), tab.page
         await set_text_size(page, 200)
         await page.reload()

@@ -13,7 +13,7 @@ import { href, setQuery } from "../router.js";
 import { showClock, showLeft, now } from "../times.js";
 import { say } from "../words.js";
 
-const NARROW = matchMedia("(max-width: 760px)");
+const NARROW = matchMedia("(max-width: 47.5em)");
 // One conversation a browser tab: a visit to another page, or another language, does not end it.
 const talk = new Talk();
 

@@ -15,7 +15,7 @@ import { say, sayCount } from "../words.js";
 const FIRST = 60;
 const STATES = ["", "on", "failing", "running", "off"];
 const SORTS = ["next", "name", "last", "created"];
-const WIDE = matchMedia("(min-width: 1181px)");
+const WIDE = matchMedia("(min-width: 73.8125em)");
 const HAS = {
   __proto__: null, // an address may name any member
   "": () => true,

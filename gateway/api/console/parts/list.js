@@ -5,7 +5,7 @@
 import { h, setAttribute, setText } from "../h.js";
 import { sayCount } from "../words.js";
 
-const NARROW = matchMedia("(max-width: 760px)");
+const NARROW = matchMedia("(max-width: 47.5em)");
 const SPARE = 3;
 const TAP = 500;
 
