@@ -323,5 +323,5 @@ async def test_neighbours_steps_and_the_switch_of_keys(hand: Hand) -> None:
     scale = hand.button("exchange.true_scale")
     await page.keyboard.press("t")
     await page.keyboard.press("ArrowRight")
-    await expect(page.locator(".story li").nth(1)).to_have_class(re.compile("chosen"))
+    await expect(first).to_have_class(re.compile("chosen"))
     await expect(scale).to_have_attribute("aria-pressed", "false")

@@ -205,7 +205,7 @@ async def test_an_exchange_is_found_and_read(chromium: Chromium, happened: Happe
 async def test_arrows_scroll_what_is_wider_than_its_place(
     chromium: Chromium, happened: Happened
 ) -> None:
-    async with chromium.open(happened.find_url("exchange?id={done}"), width=1700) as tab:
+    async with chromium.open(happened.find_url("exchange?id={done}"), width=2240) as tab:
         hands, page = Hands(tab.page), tab.page
         await set_text_size(page, 200)
         await page.reload()
@@ -335,8 +335,9 @@ async def test_the_focus_stays_while_lists_change(chromium: Chromium, happened: 
         body = {"model": "demo", "messages": [{"role": "user", "content": QUICK}]}
         for _ in range(3):
             await page.request.post(f"{happened.gate.url}/v1/chat/completions", data=body)
+        # All of them: another one later would be new again.
         fresh = page.locator(".fresh")
-        await expect(fresh).to_be_visible()
+        await expect(fresh).to_have_text(SAY["frame.fresh.other"].format(n=3))
         await expect(row).to_have_text(before)
         await hands.tab_to(fresh, "Shift+Tab")
         await hands.press("Enter")
