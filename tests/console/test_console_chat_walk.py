@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
 import pytest
 from playwright.async_api import Locator, Page, expect
 
@@ -115,7 +116,12 @@ class ChatPage:
         link = self.answer.get_by_role("link", name=self.words["chat.open"]).first
         await expect(link).to_have_attribute("href", re.compile("id=req_"))
         exchange = str(await link.get_attribute("href")).rpartition("=")[2]
-        trail: dict[str, Any] = await fetch(self.page, f"/api/console/exchanges/{exchange}")
+        path = f"/api/console/exchanges/{exchange}"
+        trail: dict[str, Any] = await fetch(self.page, path)
+        # The answer is whole a moment before its exchange has ended.
+        while trail["ended"] is None:
+            await anyio.sleep(0.02)
+            trail = await fetch(self.page, path)
         assert trail["state"] == state
         return trail
 
