@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 import anyio
-import msgspec
 from anyio.lowlevel import checkpoint
 
 from gateway.api.admission import CLIENT_LEFT, INTERNAL_ERROR, KEY, IncomingRequest, Keys
@@ -225,7 +224,7 @@ class Relay(BaseModelEndpoint):
             return asked
         work = partial(self._chain.continue_from, asked.body, real)
         going_on = await self._offload.run(owner, len(asked.body), work)
-        return msgspec.structs.replace(asked, body=going_on)
+        return asked.with_body(going_on)
 
 
 def tell_failure(

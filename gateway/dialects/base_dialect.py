@@ -24,6 +24,7 @@ from gateway.dialects.raw_json import (
     drop_duplicates,
     edit_items,
     fields_of,
+    find_list_end,
     forces_one,
     name_model,
     raw,
@@ -112,6 +113,9 @@ class BaseDialect(ABC):
     name: str
     history: ClassVar[str] = "messages"
     """The member that holds the conversation."""
+    quoted_history: ClassVar[bytes] = b'"messages"'
+    splices: ClassVar[bool] = False
+    """Whether `add` can put additions into a body where its history ends."""
     instructions: ClassVar[str | None] = None
     """The member beside it that instructs the model, if there is one."""
     system_roles: ClassVar[tuple[str, ...]] = ("system", "developer")
@@ -137,10 +141,13 @@ class BaseDialect(ABC):
     ) -> ModelRequest:
         """Read a client's request, or raise `BadRequest` naming the field."""
         request: RequestMembers = read_as(self.request_decoder, body, depth)
-        history = bytes(getattr(request, self.history))
+        history, given = bytes(getattr(request, self.history)), body
         body = drop_duplicates(body, self.read_members, history)
         model, body = name_model(body, request.model, default_model)
         request.check()
+        end = 0
+        if self.splices and body is given and request.tools is ABSENT:
+            end = find_list_end(body, self.quoted_history, history)
         said, choice = request.stream, request.tool_choice
         structured = request.is_structured()
         return ModelRequest(
@@ -157,6 +164,7 @@ class BaseDialect(ABC):
             last_role=request.last_role(),
             directives=may_contain(body),
             identity=request.identity(),
+            history_end=end,
         )
 
     @abstractmethod

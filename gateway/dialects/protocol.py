@@ -117,8 +117,8 @@ class Dialect(Protocol):
     def rewrite(self, body: bytes, model: str, stream: bool) -> bytes:
         """Name the model as the upstream knows it; a body that is right already stays as it is."""
 
-    def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
-        """Put additions into a request."""
+    def add(self, body: bytes, additions: tuple[Addition, ...], history_end: int = 0) -> bytes:
+        """Put additions into a request; where its history ends, if `read` told."""
 
     def strip_foreign_reasoning(self, body: bytes) -> bytes:
         """Take out reasoning that only an upstream of another dialect would take back."""

@@ -148,3 +148,10 @@ class ModelRequest(msgspec.Struct, frozen=True, gc=False):
     """The members that may name a session, as JSON."""
     facts: RequestFacts | None = None
     """Of a large request, what else is asked of it; others are looked at when it is asked."""
+    history_end: int = 0
+    """Where the list of its messages ends in the body, if a first turn's additions can be put in
+    there and at the end, without reading it again; else 0."""
+
+    def with_body(self, body: bytes) -> ModelRequest:
+        """Return the same request with another body."""
+        return msgspec.structs.replace(self, body=body, history_end=0)

@@ -193,9 +193,10 @@ class ExchangeState:
 
     async def add(self, body: bytes, additions: tuple[Addition, ...]) -> None:
         """Put additions into the request."""
-        offload, dialect = self.services.offload, self.request.dialect
+        offload, dialect, asked = self.services.offload, self.request.dialect, self.request.asked
         if len(body) <= offload.above:
-            self.body = dialect.add(body, additions)
+            end = asked.history_end if body is asked.body else 0
+            self.body = dialect.add(body, additions, end)
         else:
             add = partial(dialect.add, body, additions)
             self.body = await offload.send(self.request.owner, len(body), add)
@@ -249,7 +250,7 @@ class ExchangeState:
             self.signatures = None
         if self.client.started:
             self.headers = ()
-        bare = msgspec.structs.replace(request.asked, body=b"", tools=b"")
+        bare = msgspec.structs.replace(request.asked.with_body(b""), tools=b"")
         self.request = msgspec.structs.replace(request, asked=bare)
 
     async def unpack(self) -> bytes:

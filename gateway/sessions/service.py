@@ -202,7 +202,7 @@ class Sessions:
         body = request.asked.body
         work = partial(request.dialect.restore_turns, body, kept)
         body = await self.offload.run(request.owner, len(body), work)
-        asked = msgspec.structs.replace(request.asked, body=body)
+        asked = request.asked.with_body(body)
         return msgspec.structs.replace(request, asked=asked)
 
     def _kind(self, request: SessionRequest) -> Kind:
@@ -222,7 +222,7 @@ class Sessions:
         if request.asked.facts is not None:
             work = partial(_take_from_large, request, work, self.sentinels)
         taken = await self.offload.run(request.owner, len(request.asked.body), work)
-        asked = msgspec.structs.replace(request.asked, body=taken.body, facts=taken.facts)
+        asked = msgspec.structs.replace(request.asked.with_body(taken.body), facts=taken.facts)
         return taken.message, taken.found, msgspec.structs.replace(request, asked=asked)
 
     async def _act(

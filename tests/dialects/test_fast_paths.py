@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +18,16 @@ from gateway.dialects import DIALECTS
 from gateway.dialects.base_dialect import BaseDialect
 from gateway.dialects.canonical import Began, Event, Text
 from gateway.dialects.openai_chat import rebuild as chat_rebuild
-from gateway.dialects.raw_json import drop_duplicates, fields_of, quote_names
+from gateway.dialects.raw_json import (
+    drop_duplicates,
+    fields_of,
+    quote_names,
+    raws_in,
+    read_last,
+    readable,
+)
 from gateway.dialects.seals import SIGNATURE, UNPROVEN
+from gateway.dialects.text_editor import SpokenMessage
 from gateway.dialects.translate.answer_context import (
     AnswerContext,
     ByteBudget,
@@ -33,11 +42,13 @@ from gateway.dialects.translate.messages_answer_reader import MessagesAnswerRead
 from gateway.dialects.translate.messages_answer_writer import MessagesAnswerWriter
 from gateway.dialects.translate.responses_answer_reader import ResponsesAnswerReader
 from gateway.errors import UpstreamBroke
+from gateway.exchange.additions import Addition, ToolDeclaration, UserText
 from gateway.exchange.model import ModelRequest
 from gateway.wire.sse import Framer, data_of, split
 
 CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic-messages", "openai-responses"
 CONTEXT = AnswerContext("m", "seed")
+READER = msgspec.json.Decoder(SpokenMessage)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 
 
@@ -223,6 +234,66 @@ def test_the_history_is_not_searched() -> None:
 
 def dump_closely(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
+
+
+SPOKEN = st.fixed_dictionaries(
+    {}, optional={"role": st.sampled_from(["user", "tool", "system"]) | HOSTILE, "content": HOSTILE}
+)
+SPEECH = st.lists(SPOKEN | HOSTILE, max_size=3)
+ADDED = (
+    ToolDeclaration("clock", "tells the time", "{}"),
+    UserText('{"role":'),
+    UserText("the time", fleeting=True),
+)
+ADDITIONS = st.lists(st.sampled_from(ADDED), max_size=3).map(tuple)
+LISTS = {CHAT: "messages", RESPONSES: "input"}
+
+
+@pytest.mark.parametrize("name", LISTS)
+@given(
+    SPEECH,
+    st.lists(st.tuples(st.sampled_from(["x", "tool_choice", "conversation"]), HOSTILE), max_size=3),
+    st.booleans(),
+    ADDITIONS,
+    st.booleans(),
+)
+def test_additions_are_put_in_as_the_request_would_be_written_with_them(
+    name: str,
+    speech: list[Any],
+    others: list[tuple[str, Any]],
+    comes_first: bool,
+    additions: tuple[Addition, ...],
+    is_close: bool,
+) -> None:
+    dialect, member = DIALECTS[name], LISTS[name]
+    # The same list may stand deeper, too: the one that is meant is the request's own.
+    nested = dict(others) | {"metadata": {member: speech}} if is_close else dict(others)
+    asked = {member: speech, **nested} if comes_first else {**nested, member: speech}
+    write = dump_closely if is_close else json.dumps
+    body = write({"model": "m", **asked}).encode()
+    read = dialect.read(body, 64)
+    put_in = dialect.add(body, additions, read.history_end)
+    written = dialect.add(body, additions)
+    assert json.loads(put_in, object_pairs_hook=list) == json.loads(written, object_pairs_hook=list)
+    if is_close:
+        assert put_in == written
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("members", ['"a":1', '"tools":[]', '"tools":null', '"a":"\\\\"'])
+def test_additions_are_put_in_where_it_is_sure_where(name: str, members: str) -> None:
+    member = LISTS[name]
+    body = f'{{"model":"m","{member}":[{{"role":"user","content":"a"}}],{members}}}'.encode()
+    end = DIALECTS[name].read(body, 64).history_end
+    assert end == (body.index(b"]") + 1 if members == '"a":1' else 0)
+
+
+@given(SPEECH, st.booleans())
+def test_the_last_item_is_the_one_that_all_items_end_with(speech: list[Any], close: bool) -> None:
+    text = (dump_closely if close else json.dumps)(speech)
+    items = raws_in(msgspec.Raw(text.encode())) or []
+    last = read_last(READER, msgspec.Raw(text.encode()), b'{"role":')
+    assert last is None or last == readable(READER, items[-1])
 
 
 NAMES = st.sampled_from(["clock", "clocks", "cloc", "schedule_task"])

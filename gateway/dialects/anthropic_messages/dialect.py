@@ -106,7 +106,7 @@ class AnthropicMessages(BaseDialect):
     shows_content = staticmethod(shows_content)
     read_disguised_error = staticmethod(read_disguised_error)
 
-    def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
+    def add(self, body: bytes, additions: tuple[Addition, ...], history_end: int = 0) -> bytes:
         """Put additions into a request: turns at the end, tools after the client's own.
 
         The user and the model take turns here. So what is added in the user's name goes to the end

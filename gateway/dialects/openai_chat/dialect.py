@@ -24,8 +24,10 @@ from gateway.dialects.raw_json import (
     quote_names,
     raw,
     raws_in,
+    read_last,
     readable,
     restricts_tools,
+    splice_in,
     write_object,
 )
 from gateway.dialects.statuses import describe_error
@@ -35,6 +37,10 @@ from gateway.exchange.additions import Addition, AnsweredTurn, ToolDeclaration, 
 from gateway.exchange.model import ModelRequest
 
 STREAM_OPTIONS = b'"stream_options"'
+# How nearly all messages begin.
+ROLE = b'{"role":'
+# What a first turn adds.
+SPLICED = frozenset({ToolDeclaration, UserText})
 # A request has other members, so there is always something to separate it from.
 ASK_USAGE = b',"stream_options":{"include_usage":true}'
 
@@ -53,8 +59,10 @@ class _ChatRequest(RequestWithMessages, gc=False):
 
     def last_role(self) -> str:
         """Return who speaks in the last message; nothing if that cannot be told."""
-        items = raws_in(self.messages)
-        last = read_message(items[-1]) if items else None
+        last = read_last(_spoken, self.messages, ROLE)
+        if last is None:
+            items = raws_in(self.messages)
+            last = read_message(items[-1]) if items else None
         role = "" if last is None else last.role
         # In the older form it is the function that speaks.
         return "tool" if role == "function" else role
@@ -95,6 +103,7 @@ class OpenAIChat(BaseDialect):
 
     name = "openai-chat"
     path = "/chat/completions"
+    splices = True
     request_decoder = msgspec.json.Decoder(_ChatRequest)
     read_members = quote_names(
         *("model", "messages", "stream", "n", "tools", "tool_choice", "stream_options")
@@ -107,8 +116,14 @@ class OpenAIChat(BaseDialect):
     shows_content = staticmethod(shows_content)
     read_disguised_error = staticmethod(read_disguised_error)
 
-    def add(self, body: bytes, additions: tuple[Addition, ...]) -> bytes:
+    def add(self, body: bytes, additions: tuple[Addition, ...], history_end: int = 0) -> bytes:
         """Put additions into a request: messages at the end, tools after the client's own."""
+        if history_end and SPLICED.issuperset(map(type, additions)):
+            # The fast twin of what follows: it saves reading and writing the whole request
+            # (test_fast_paths.py).
+            said = [_message(a) for a in additions if isinstance(a, UserText)]
+            offered = [_declaration(a) for a in additions if isinstance(a, ToolDeclaration)]
+            return splice_in(body, history_end, said, offered)
         fields = fields_of(body)
         messages: list[bytes] = []
         tools: list[bytes] = []
@@ -135,7 +150,7 @@ class OpenAIChat(BaseDialect):
 
     def ask_usage(self, body: bytes) -> bytes:
         """Have a stream end with a chunk that tells its usage."""
-        if STREAM_OPTIONS not in body:
+        if body.find(STREAM_OPTIONS) < 0:
             # The fast twin of what follows, which writes all members (test_stream_usage.py). At the
             # end, where it counts: a client may have written the name with an escape.
             ends = body.rindex(b"}")

@@ -247,7 +247,7 @@ class ChatTap(RecordedStreamTap):
         """Let a plain batch through untouched; this is the hot path."""
         # It saves splitting and parsing every frame, nearly all of a stream's cost. Each word that
         # is searched for may stand in a text too: then the batch is judged, which is always right.
-        if self._reads_all or (self._sifts and TOOL_CALLS in batch):
+        if self._reads_all or (self._sifts and batch.find(TOOL_CALLS) >= 0):
             return self._judge(batch)
         if self._usual_end and batch.endswith(self._usual_end):
             # One comparison at the end of the batch, for upstreams that write the finish last.

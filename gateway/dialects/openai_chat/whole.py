@@ -137,7 +137,7 @@ class WholeChatTap(WholeObjectTap):
     def passes(self) -> bool:
         """Whether its body may be shown as it is: no call is ours, or is without an id."""
         tools = self._tools
-        if not tools or TOOL_CALLS not in self.body or not self.read_turn().calls:
+        if not tools or self.body.find(TOOL_CALLS) < 0 or not self.read_turn().calls:
             return True
         recorded = self.read_turn()
         ids = [ident_of(call) for call in calls_of(self._message())]

@@ -41,7 +41,7 @@ from gateway.dialects.openai_responses.output import Slot, Start, TurnOutput
 from gateway.dialects.raw_json import Fields
 from gateway.errors import UpstreamBroke
 from gateway.exchange.model import TurnEnd
-from gateway.wire.sse import data_of, encode, split, split_events
+from gateway.wire.sse import CR, data_of, encode, split, split_events
 
 BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
 # What tells of a call: the item itself, or news of one that did not come first.
@@ -102,7 +102,7 @@ class ResponsesTap(StreamTap, RecordedTap):
         """Take what came; return what the client may see now."""
         batch = self._framer.batch(data)
         is_one = batch.startswith(self._usual) and batch.find(b"\n\n") == len(batch) - 2
-        if is_one and b"\r" not in batch:
+        if is_one and CR not in batch:
             # One frame that only lengthens a text, as most do: this is the hot path. It saves even
             # the search for the last frame in `_pass`; test_taps_twins.py shows both to be alike.
             self._tape.record(batch)
@@ -195,12 +195,14 @@ class ResponsesTap(StreamTap, RecordedTap):
 
     def _pass(self, batch: bytes) -> bytes:
         """Let several frames through untouched, if none of them needs to be looked at."""
-        if self._reads_all or (self._tools and (CALL in batch or ARGUMENTS in batch)):
+        if self._reads_all or (
+            self._tools and (batch.find(CALL) >= 0 or batch.find(ARGUMENTS) >= 0)
+        ):
             self._read_on()
             return self._judge(batch)
         # The end stands last, so the last frame tells of the whole batch.
         last = batch.rfind(b"\n\n", 0, -2) + 2
-        if last < 2 or not batch.startswith(self._usual, last) or b"\r" in batch:
+        if last < 2 or not batch.startswith(self._usual, last) or CR in batch:
             return self._judge(batch)
         self._tape.record(batch)
         return batch

@@ -158,7 +158,7 @@ class WholeResponsesTap(WholeTap, RecordedTap):
     def passes(self) -> bool:
         """Whether its body may be shown as it is: no call is ours, or is without an id."""
         tools = self._tools
-        if not tools or CALL not in self.body:
+        if not tools or self.body.find(CALL) < 0:
             return True
         calls = [item for item in output_in(self.answer) if item.get("type") in CALLS]
         given = all(isinstance(ident := c.get("call_id"), str) and ident for c in calls)

@@ -77,6 +77,7 @@ __all__ = [
 ]
 
 OPEN, CLOSE = "<**", "**>"
+LESS_THAN, BACKSLASH = b"<\\"
 LONGEST_BYTES = 8 * 1024
 LONGEST_TEXT_BYTES = 1024 * 1024
 MOST_MARKS = 1000
@@ -114,10 +115,11 @@ class _Reader:
 
 def may_contain(raw: bytes) -> bool:
     """Whether JSON may contain a directive in one of its strings; very cheap if not."""
-    # One byte is found several times as fast as three, and texts without it are common.
-    if b"<" in raw and b"<**" in raw:
+    # One byte is found several times as fast as three, and texts without it are common. It is
+    # a number: of bytes, `in` first finds out that they are none, which takes longer than a search.
+    if LESS_THAN in raw and b"<**" in raw:
         return True
-    return b"\\" in raw and b"\\u00" in raw and any(mark in raw for mark in _ESCAPED_MARKS)
+    return BACKSLASH in raw and b"\\u00" in raw and any(mark in raw for mark in _ESCAPED_MARKS)
 
 
 def read(text: str, upstreams: Collection[str], keep_unknown: bool = False) -> Reading:

@@ -354,7 +354,7 @@ class RequestCycle:
         head = b"".join(lines)
         # Each line ends once: nobody's value may begin another.
         ends = len(lines) - 1 + always.count(b"\n")
-        if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
+        if head.count(b"\n") != ends or head.count(b"\r") != ends or 0 in head:
             raise RuntimeError("A header holds a line break.")
         self._head = head + b"\r\n"
 

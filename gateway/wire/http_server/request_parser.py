@@ -127,10 +127,11 @@ class HttpRequestReader(asyncio.Protocol):
     def _parse(self, data: bytes) -> None:
         """Read on; raises what the parser does."""
         self._bare_bytes += len(data)
-        if self._in_head and b"h2c" in data:
-            # Hide an offer to go on in HTTP/2, which we may ignore: the parser would drop the body.
-            head, end, body = data.partition(b"\r\n\r\n")
-            data = _HTTP2_OFFER.sub(b"\r\nx-upgrade:", head) + end + body
+        if self._in_head:
+            # Only the head is searched: a body that came with it is mostly longer.
+            ends = data.find(b"\r\n\r\n")
+            if data.find(b"h2c", 0, ends if ends >= 0 else len(data)) >= 0:
+                data = _hide_http2_offer(data)
         self._parser.feed_data(data)
 
     def _new_parser(self) -> Any:
@@ -154,6 +155,12 @@ class HttpRequestReader(asyncio.Protocol):
         if self._in_head:
             return self._begun or self._bare_bytes > 0
         return self._coming is not None and self._coming.more_body
+
+
+def _hide_http2_offer(data: bytes) -> bytes:
+    """Hide an offer to go on in HTTP/2, which we may ignore: the parser would drop the body."""
+    head, end, body = data.partition(b"\r\n\r\n")
+    return _HTTP2_OFFER.sub(b"\r\nx-upgrade:", head) + end + body
 
 
 def build_scope(
