@@ -37,6 +37,7 @@ from gateway.metrics import Metrics
 from gateway.outbox.feed import Feed
 from gateway.outbox.inbox import Inbox
 from gateway.outbox.queue import OutboxQueue
+from gateway.outbox.shared_webhooks import SharedWebhooks
 from gateway.outbox.webhooks import Webhooks
 from gateway.reminders.handover import Handover
 from gateway.reminders.holds import Holds
@@ -103,7 +104,7 @@ class GatewayServices:
         )
         self.sessions = self._sessions()
         self.feed = Feed(rows.deliveries, clock, note, config.limits.subscriptions_per_owner)
-        self.webhooks = Webhooks(wiring.hooks_of(config), self.feed, clock, note)
+        self.webhooks = self._make_webhooks()
         self.due_notifier = DueNotifier(
             self.feed, self.reminders, base.timers, clock, self.webhooks.owners
         )
@@ -130,6 +131,13 @@ class GatewayServices:
         self.store_probe = StoreProbe(kind, self.trouble, time.monotonic)
         self.scheduler: Scheduler | None = None
         """Who runs jobs, if they are to be run."""
+
+    def _make_webhooks(self) -> Webhooks | SharedWebhooks:
+        base, rows, hooks = self.base, self.rows, wiring.hooks_of(self.base.config)
+        if rows.event_log is not None:
+            return Webhooks(hooks, rows.event_log, self.feed, base.clock, base.note)
+        assert rows.posts is not None
+        return SharedWebhooks(hooks, rows.posts, self.feed, base.clock, base.note)
 
     def _sessions(self) -> Sessions:
         config = self.base.config

@@ -13,6 +13,7 @@ from gateway.clock.protocol import Clock
 from gateway.console.metrics_history import MetricsHistory, UpstreamCounts, show_quantile
 from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.view import SchedulerStatus
+from gateway.outbox.shared_webhooks import SharedWebhooks
 from gateway.outbox.wakeup import SubscriberLimit
 from gateway.outbox.webhooks import Webhooks
 from gateway.reminders.holds import Holds
@@ -123,7 +124,7 @@ class HealthReader:
     store: StoreProbe
     clock: Clock
     scheduler: Callable[[], SchedulerStatus]
-    webhooks: Webhooks
+    webhooks: Webhooks | SharedWebhooks
     limits: LimitSources
     started_at: float
 

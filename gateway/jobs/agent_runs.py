@@ -10,7 +10,6 @@ results that the rows still owe are returned.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 
 import anyio
 from anyio.abc import TaskGroup
@@ -26,7 +25,7 @@ from gateway.jobs.run_services import RunOutcome, SchedulerServices
 from gateway.jobs.runner import Slots, make_result_item
 from gateway.logs import bind_ids
 from gateway.outbox.text import heading
-from gateway.stores.documents import SessionKey, StoreUnavailable
+from gateway.stores.documents import StoreUnavailable
 
 log = logging.getLogger("holdgate.jobs")
 OwedResult = tuple[Job, Run]
@@ -130,11 +129,11 @@ class ResultReturner:
     async def _look(self, tasks: TaskGroup) -> float | None:
         """Start to return owed results; return after how many seconds to look again."""
         try:
-            owed = await self._services.rows.list_owed()
+            owed = await self._services.rows.take_owed()
         except StoreUnavailable as error:
             self._services.note("results_not_read", why=error.message)
             return self._services.settings.store_retry_ms / 1000
-        for job, run in _oldest(owed):
+        for job, run in owed:
             if run.run_id not in self._returning and not self._leaving:
                 self._returning.add(run.run_id)
                 tasks.start_soon(self._return, job, run)
@@ -210,11 +209,3 @@ def _write_message(job: Job, run: Run) -> str:
 def _is_kept(outcome: Outcome) -> bool:
     """Whether the result is stored in the conversation, which needs an answer to it."""
     return outcome.version > 0 and bool(outcome.turns or outcome.text)
-
-
-def _oldest(owed: Iterable[OwedResult]) -> Iterable[OwedResult]:
-    """Return the oldest result owed to each session: the later ones come after it."""
-    first: dict[SessionKey, OwedResult] = {}
-    for job, run in owed:
-        first.setdefault((job.user_id, job.session_id), (job, run))
-    return first.values()

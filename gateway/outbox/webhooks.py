@@ -30,7 +30,7 @@ from gateway.clock.protocol import Clock
 from gateway.outbox.feed import Feed
 from gateway.outbox.text import encode_event
 from gateway.outbox.wakeup import Wakeup
-from gateway.stores.delivery_rows import DeliveryRows, SessionEvent
+from gateway.stores.delivery_rows import EventLogRows, SessionEvent
 from gateway.stores.documents import StoreUnavailable
 from gateway.version import __version__
 from gateway.wire.tls import default_context
@@ -86,18 +86,61 @@ class Tries:
 USUAL = Tries()
 
 
+class WebhookSender:
+    """Posts single events to one hook; it is entered before the first and left after the last."""
+
+    def __init__(self, hook: Hook, clock: Clock, note: Note, patience: float) -> None:
+        self._hook = hook
+        self._clock = clock
+        self._note = note
+        self._patience = patience
+        self._client = _make_client(hook)
+        self._host = httpx.URL(hook.url).host
+
+    async def __aenter__(self) -> None:
+        await self._client.__aenter__()
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._client.aclose()
+
+    async def post(self, event: SessionEvent) -> str:
+        """Post an event once; return why it was not accepted, empty if it was."""
+        body = encode_event(event)
+        headers = self._hook.headers(event, self._clock.now_ms() // 1000, body)
+        try:
+            with anyio.fail_after(self._patience):
+                async with self._client.stream(
+                    "POST", self._hook.url, content=body, headers=headers
+                ) as response:
+                    await _read_some(response)
+        except TimeoutError:
+            return "no answer in time"
+        except httpx.TransportError as error:
+            return type(error).__name__
+        return "" if response.is_success else f"answered {response.status_code}"
+
+    def log(self, line: str, event: SessionEvent | None = None, **more: object) -> None:
+        """Log what became of an event; never its text, nor the address of the hook."""
+        about: dict[str, object] = {"owner": self._hook.owner, "host": self._host}
+        if event is not None:
+            about |= {"session": event.session, "kind": event.kind, "id": event.seq}
+        self._note(line, **about, **more)
+
+
 class Webhooks:
     """All hooks; a failing hook does not affect the others."""
 
     def __init__(
         self,
         hooks: Iterable[Hook],
+        log: EventLogRows,
         feed: Feed,
         clock: Clock,
         note: Note,
         tries: Tries = USUAL,
     ) -> None:
         self.hooks = tuple(hooks)
+        self.log = log
         self.feed = feed
         self.clock = clock
         self.note = note
@@ -123,7 +166,7 @@ class Webhooks:
         for hook in self.hooks:
             # If the store is down, that is done when it is back.
             with suppress(StoreUnavailable):
-                await beginning(self.feed.rows, hook)
+                await beginning(self.log, hook)
 
     async def run(self) -> None:
         """Post events forever, to the hooks that there are."""
@@ -168,9 +211,8 @@ class _WebhookPoster:
     def __init__(self, parts: Webhooks, hook: Hook) -> None:
         self._parts = parts
         self._hook = hook
-        self._client = _make_client(hook)
-        self._rows = parts.feed.rows
-        self._host = httpx.URL(hook.url).host
+        self._sender = WebhookSender(hook, parts.clock, parts.note, parts.tries.patience)
+        self._rows = parts.log
         self._wakeup = Wakeup()
         self._limit = anyio.CapacityLimiter(MOST_AT_ONCE)
         # The events that are not accepted yet, by session; and their numbers, the lowest first.
@@ -183,13 +225,13 @@ class _WebhookPoster:
         """Read the log as it grows, and post each event."""
         unwatch = self._parts.feed.watch(self._hook.owner, self._wakeup.rouse)
         try:
-            async with self._client, anyio.create_task_group() as tasks:
+            async with self._sender, anyio.create_task_group() as tasks:
                 while True:
                     self._wakeup.look()
                     try:
                         has_more = await self._read_on(tasks)
                     except StoreUnavailable as error:
-                        self._log("webhook_store_down", why=error.message)
+                        self._sender.log("webhook_store_down", why=error.message)
                         await anyio.sleep(self._parts.tries.store_retry)
                         continue
                     if not has_more:
@@ -240,40 +282,18 @@ class _WebhookPoster:
         """Post an event until it is accepted, or is too old or tried too often."""
         for attempt, delay in enumerate((*self._parts.tries.delays, None), 1):
             async with self._limit:
-                why = await self._post(event)
+                why = await self._sender.post(event)
             if not why:
-                self._log("webhook_posted", event, attempt=attempt)
+                self._sender.log("webhook_posted", event, attempt=attempt)
                 return
             if delay is None or self._parts.clock.now_ms() - event.at_ms > DAY_MS:
-                self._log("webhook_given_up", event, attempt=attempt, why=why)
+                self._sender.log("webhook_given_up", event, attempt=attempt, why=why)
                 return
-            self._log("webhook_failed", event, attempt=attempt, why=why, again_in=delay)
+            self._sender.log("webhook_failed", event, attempt=attempt, why=why, again_in=delay)
             await anyio.sleep(delay)
 
-    async def _post(self, event: SessionEvent) -> str:
-        """Post an event once; return why it was not accepted, empty if it was."""
-        body = encode_event(event)
-        headers = self._hook.headers(event, self._parts.clock.now_ms() // 1000, body)
-        try:
-            with anyio.fail_after(self._parts.tries.patience):
-                async with self._client.stream(
-                    "POST", self._hook.url, content=body, headers=headers
-                ) as response:
-                    await _read_some(response)
-        except TimeoutError:
-            return "no answer in time"
-        except httpx.TransportError as error:
-            return type(error).__name__
-        return "" if response.is_success else f"answered {response.status_code}"
 
-    def _log(self, line: str, event: SessionEvent | None = None, **more: object) -> None:
-        about: dict[str, object] = {"owner": self._hook.owner, "host": self._host}
-        if event is not None:
-            about |= {"session": event.session, "kind": event.kind, "id": event.seq}
-        self._parts.note(line, **about, **more)
-
-
-async def beginning(rows: DeliveryRows, hook: Hook) -> int:
+async def beginning(rows: EventLogRows, hook: Hook) -> int:
     """Return after which event a hook continues; a new hook starts after the last event."""
     following = await rows.position(hook.name)
     if following:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -136,12 +136,6 @@ class DeliveryRows(Protocol):
     async def events(self, owner: str, session: str, after: int, limit: int) -> list[SessionEvent]:
         """Return a session's events after a number, in order."""
 
-    async def events_since(self, owner: str, after: int, limit: int) -> list[SessionEvent]:
-        """Return the events of all sessions of an owner after a number, in order.
-
-        Only a store of one process numbers the events of all sessions in one order.
-        """
-
     async def last_event(self, owner: str, session: str) -> int:
         """Return a number that no event of the session exceeds, and that was given already.
 
@@ -157,8 +151,46 @@ class DeliveryRows(Protocol):
     async def interests(self) -> list[SessionKey]:
         """Return the sessions that somebody listens to, or did lately."""
 
+
+class EventLogRows(Protocol):
+    """The events of all sessions in one order, as only a store of one process numbers them."""
+
+    async def events_since(self, owner: str, after: int, limit: int) -> list[SessionEvent]:
+        """Return the events of all sessions of an owner after a number, in order."""
+
+    async def last_event(self, owner: str, session: str) -> int:
+        """Return the number of the newest event of all sessions; 0 if there is none."""
+
     async def position(self, name: str) -> int:
         """Return the stored position of a reader of events; 0 if there is none."""
 
     async def move(self, name: str, seq: int) -> None:
         """Store the position of a reader of events; it never goes back."""
+
+
+class Post(NamedTuple):
+    """An event that this instance posts to a webhook."""
+
+    hook: str
+    event: SessionEvent
+    tries: int
+    """How often it was tried, this time included."""
+
+
+class PostRows(Protocol):
+    """The posts of events to webhooks, of which each instance takes some."""
+
+    def use_hooks(self, hooks: Mapping[str, Sequence[str]]) -> None:
+        """From now on, events of these owners get a post to each of their hooks."""
+
+    async def take_posts(self, hooks: Sequence[str], now_ms: int, limit: int) -> list[Post]:
+        """Take posts that are due, the lowest number of each session first."""
+
+    async def settle_post(self, post: Post) -> bool:
+        """Delete a post that was accepted or given up; return False if it was not ours."""
+
+    async def delay_post(self, post: Post, at_ms: int) -> bool:
+        """Have it posted again at a time, by any instance; return False if it was not ours."""
+
+    async def next_post_ms(self, hooks: Sequence[str]) -> int | None:
+        """Return when the next post is due that nobody has taken; None if there is none."""

@@ -168,6 +168,12 @@ class JobRows(Protocol):
         The oldest first; also runs of jobs that were deleted after that run.
         """
 
+    async def take_owed(self) -> list[tuple[Job, Run]]:
+        """Return the oldest result that is owed to each session, for this process to return.
+
+        In a store that instances share, no other instance gets them while this one lives.
+        """
+
     async def settle_owed(self, run_id: str, item: OutboxItem | None = None) -> bool:
         """Mark a run's result as returned to its session; return False if it was not owed.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from gateway.stores.conversation_rows import ConversationRows, LockRows
-from gateway.stores.delivery_rows import DeliveryRows
+from gateway.stores.delivery_rows import DeliveryRows, EventLogRows, PostRows
 from gateway.stores.job_rows import JobRows
 from gateway.usage.model import UsageBatch, UsageQuery, UsageTable
 
@@ -43,6 +43,9 @@ class Rows(Protocol):
     locks: LockRows
     deliveries: DeliveryRows
     usage: UsageRows
+    event_log: EventLogRows | None
+    """None in a store that instances share: then webhooks have posts."""
+    posts: PostRows | None
 
     async def check(self) -> None:
         """Raise `StoreUnavailable` if the store does not work."""

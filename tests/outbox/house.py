@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import anyio
 import uvicorn
@@ -26,7 +26,7 @@ from gateway.reminders.model import ReminderRequest, Rules
 from gateway.reminders.notifier import DueNotifier
 from gateway.reminders.service import ReminderService
 from gateway.stores import Memory, open_rows
-from gateway.stores.delivery_rows import DeliveryRows, OutboxItem
+from gateway.stores.delivery_rows import DeliveryRows, EventLogRows, OutboxItem
 from gateway.wire.http_server.connection import build_connection_class
 from gateway.wire.http_server.limits import ConnectionLimits
 from gateway.wire.http_server.refusals import NullRefusalListener
@@ -35,6 +35,11 @@ from gateway.wire.http_server.server import Server, listen, server_config
 from tests.gateway.client import Answer, Client
 from tests.gateway.wire import get, request
 from tests.run import TestServer, plain_failures
+
+
+class LoneRows(DeliveryRows, EventLogRows, Protocol):
+    """The rows of deliveries of one process."""
+
 
 NOW = 1_770_067_358_229
 MINUTE = 60_000
@@ -63,7 +68,7 @@ class Notes:
 class House:
     """The parts, and what a test does with them."""
 
-    rows: DeliveryRows
+    rows: LoneRows
     clock: ManualClock
     reminders: ReminderService
     notes: Notes
@@ -123,7 +128,7 @@ class House:
 
 
 def build(
-    rows: DeliveryRows,
+    rows: LoneRows,
     clock: ManualClock | None = None,
     store: Memory | None = None,
     rules: Rules = RULES,
@@ -139,7 +144,7 @@ def build(
     deliveries = OutboxQueue(rows, notes, retry_after=0.001)
     feed = Feed(rows, clock, notes, most)
     timers = TimerQueue(clock)
-    webhooks = Webhooks(hooks, feed, clock, notes, tries)
+    webhooks = Webhooks(hooks, rows, feed, clock, notes, tries)
     due_notifier = DueNotifier(feed, reminders, timers, clock, webhooks.owners)
     inbox = Inbox(deliveries, reminders, feed, timers, clock, most_polls)
     return House(
@@ -148,7 +153,7 @@ def build(
 
 
 @asynccontextmanager
-async def living(rows: DeliveryRows | None = None, **options: Any) -> AsyncIterator[House]:
+async def living(rows: LoneRows | None = None, **options: Any) -> AsyncIterator[House]:
     """Have all parts at work, on rows in memory unless others are given."""
     async with AsyncExitStack() as stack:
         stack.enter_context(plain_failures())
@@ -164,12 +169,12 @@ async def living(rows: DeliveryRows | None = None, **options: Any) -> AsyncItera
 
 
 @asynccontextmanager
-async def rows_in_memory() -> AsyncIterator[DeliveryRows]:
+async def rows_in_memory() -> AsyncIterator[LoneRows]:
     """Open the rows of a store in memory."""
     documents = Memory(lambda: NOW, lambda name, reason: None)
     rows = await open_rows("memory:", Path(), documents, now_ms=lambda: NOW)
     try:
-        yield rows.deliveries
+        yield cast("LoneRows", rows.deliveries)
     finally:
         await rows.aclose()
 

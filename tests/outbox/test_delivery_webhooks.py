@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -16,8 +16,7 @@ import pytest
 from gateway.outbox.webhooks import Hook, Tries
 from gateway.reminders.reminder_documents import SHAPE
 from gateway.stores import open_documents, open_rows
-from gateway.stores.delivery_rows import DeliveryRows
-from tests.outbox.house import MINUTE, NOW, House, build, living
+from tests.outbox.house import MINUTE, NOW, House, LoneRows, build, living
 from tests.outbox.ledger import Ledger
 from tests.outbox.receiver import (
     FAILED,
@@ -256,11 +255,11 @@ async def test_a_new_hook_is_told_of_all_that_happens_once_the_gateway_is_open()
 
 
 @asynccontextmanager
-async def rows_on_disk(directory: Path) -> AsyncIterator[DeliveryRows]:
+async def rows_on_disk(directory: Path) -> AsyncIterator[LoneRows]:
     documents = await open_documents("", directory, [SHAPE])
     rows = await open_rows("", directory, documents)
     try:
-        yield rows.deliveries
+        yield cast("LoneRows", rows.deliveries)
     finally:
         await rows.aclose()
         await documents.aclose()

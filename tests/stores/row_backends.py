@@ -15,11 +15,14 @@ from gateway.stores import Documents, Rows, open_documents, open_rows
 from gateway.stores.delivery_rows import OutboxItem, SessionEvent
 from gateway.stores.job_rows import Claimed, JobRows, RunNews, TellEnd
 from gateway.stores.sqlite.documents import open_sqlite
+from tests.postgres.rows import OpenedRows, PostgresRowBackend
 
 from .shapes import SHAPES
 
 NAMES = ("memory", "embedded", "sqlite", "shared")
 DURABLE = NAMES[1:]
+SHARED = ("postgres", "pooled")
+ALL = (*NAMES, *SHARED)
 STEP = 1000
 NOON = 1_770_000_000_000
 
@@ -77,6 +80,20 @@ class RowBackend:
 
     def _report(self, name: str, reason: str) -> None:
         self.quarantined.append((name, reason))
+
+
+AnyBackend = RowBackend | PostgresRowBackend
+
+
+def find_backend(name: str, directory: Path) -> AnyBackend:
+    """Return where rows of a kind are."""
+    return PostgresRowBackend(name) if name in SHARED else RowBackend(name, directory)
+
+
+async def abandon(rows: Rows) -> None:
+    """Take it that the process that has these rows is gone."""
+    if isinstance(rows, OpenedRows):
+        await rows.bury()
 
 
 def job(job_id: str = "j", owner: str = "ann", **fields: object) -> Job:

@@ -11,18 +11,28 @@ from msgspec.structs import replace
 
 from gateway.stores import Rows
 from gateway.stores.delivery_rows import DeliveryRows, OutboxItem, SessionEvent
-from gateway.stores.sqlite import deliveries as module
+from gateway.stores.postgres import deliveries as postgres_deliveries
+from gateway.stores.postgres import news
+from gateway.stores.sqlite import deliveries as deliveries_module
 
-from .row_backends import DURABLE, NAMES, NOON, RowBackend
+from .row_backends import (
+    ALL,
+    DURABLE,
+    NAMES,
+    NOON,
+    AnyBackend,
+    RowBackend,
+    find_backend,
+)
 
 
-@pytest.fixture(params=NAMES)
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> RowBackend:
-    return RowBackend(request.param, tmp_path)
+@pytest.fixture(params=ALL)
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AnyBackend:
+    return find_backend(request.param, tmp_path)
 
 
 @pytest.fixture
-async def rows(backend: RowBackend) -> AsyncIterator[Rows]:
+async def rows(backend: AnyBackend) -> AsyncIterator[Rows]:
     async with backend.opened() as opened:
         yield opened
 
@@ -49,16 +59,14 @@ async def test_where_nothing_waits(deliveries: DeliveryRows) -> None:
     assert await deliveries.waiting() == []
     assert await deliveries.deliver("ann", "s", ("a",)) == ()
     assert await deliveries.events("ann", "s", 0, 10) == []
-    assert await deliveries.events_since("ann", 0, 10) == []
     assert await deliveries.last_event("ann", "s") == 0
     assert await deliveries.prune(2**62) == 0
     assert await deliveries.interests() == []
-    assert await deliveries.position("hook") == 0
     await deliveries.forget("ann", "s")
 
 
 async def test_how_many_wait_and_what_was_delivered(
-    backend: RowBackend, deliveries: DeliveryRows
+    backend: AnyBackend, deliveries: DeliveryRows
 ) -> None:
     assert await deliveries.count_waiting(None) == []
     for one in (item("a"), replace(item("b"), at_ms=7), item("c", "t"), item("d", owner="bob")):
@@ -138,7 +146,6 @@ async def test_events_are_numbered_as_they_happen(deliveries: DeliveryRows) -> N
     assert await deliveries.events("ann", "s", found[1].seq, 2) == found[2:4]
     assert await deliveries.events("ann", "s", found[4].seq, 2) == []
     assert await deliveries.last_event("ann", "s") == found[4].seq
-    assert await deliveries.last_event("bob", "other") == found[4].seq
 
 
 async def test_an_event_happens_once(deliveries: DeliveryRows) -> None:
@@ -153,7 +160,8 @@ async def test_an_event_happens_once(deliveries: DeliveryRows) -> None:
 async def test_of_a_long_log_the_newest_events_are_kept(
     deliveries: DeliveryRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_EVENTS", 3)
+    for module in (deliveries_module, news):
+        monkeypatch.setattr(module, "MOST_EVENTS", 3)
     others = [await deliveries.note(event("k", *whose)) for whose in (("t",), ("s", "bob"))]
     noted = [await deliveries.note(event(str(number))) for number in range(7)]
     assert await deliveries.events("ann", "s", 0, 10) == noted[4:]
@@ -163,23 +171,34 @@ async def test_of_a_long_log_the_newest_events_are_kept(
     assert await deliveries.events("bob", "s", 0, 10) == others[1:]
 
 
-async def test_events_of_all_sessions_of_an_owner(deliveries: DeliveryRows) -> None:
-    for number in range(6):
-        owner = "bob" if number == 3 else "ann"
-        await deliveries.note(event(str(number), f"s{number % 2}", owner))
-    first = await deliveries.events_since("ann", 0, 3)
-    assert [one.key for one in first] == ["0", "1", "2"]
-    rest = await deliveries.events_since("ann", first[-1].seq, 10)
-    assert [(one.key, one.session) for one in rest] == [("4", "s0"), ("5", "s1")]
+@pytest.mark.parametrize("name", NAMES)
+async def test_events_of_all_sessions_of_an_owner(tmp_path: Path, name: str) -> None:
+    async with RowBackend(name, tmp_path).opened() as rows:
+        log = rows.event_log
+        assert log is not None
+        assert await log.events_since("ann", 0, 10) == []
+        for number in range(6):
+            owner = "bob" if number == 3 else "ann"
+            await rows.deliveries.note(event(str(number), f"s{number % 2}", owner))
+        first = await log.events_since("ann", 0, 3)
+        assert [one.key for one in first] == ["0", "1", "2"]
+        rest = await log.events_since("ann", first[-1].seq, 10)
+        assert [(one.key, one.session) for one in rest] == [("4", "s0"), ("5", "s1")]
+        assert await log.last_event("bob", "other") == rest[-1].seq
 
 
-async def test_a_position_only_moves_on(deliveries: DeliveryRows) -> None:
-    await deliveries.move("hook", 7)
-    await deliveries.move("other", 1)
-    await deliveries.move("hook", 5)
-    assert await deliveries.position("hook") == 7
-    await deliveries.move("hook", 9)
-    assert (await deliveries.position("hook"), await deliveries.position("other")) == (9, 1)
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_position_only_moves_on(tmp_path: Path, name: str) -> None:
+    async with RowBackend(name, tmp_path).opened() as rows:
+        log = rows.event_log
+        assert log is not None
+        assert await log.position("hook") == 0
+        await log.move("hook", 7)
+        await log.move("other", 1)
+        await log.move("hook", 5)
+        assert await log.position("hook") == 7
+        await log.move("hook", 9)
+        assert (await log.position("hook"), await log.position("other")) == (9, 1)
 
 
 async def test_interests_are_renewed(deliveries: DeliveryRows) -> None:
@@ -191,7 +210,7 @@ async def test_interests_are_renewed(deliveries: DeliveryRows) -> None:
     assert await deliveries.interests() == [("ann", "s")]
 
 
-async def test_the_old_goes(backend: RowBackend, deliveries: DeliveryRows) -> None:
+async def test_the_old_goes(backend: AnyBackend, deliveries: DeliveryRows) -> None:
     for name in "abc":
         await deliveries.add(item(name))
     await deliveries.deliver("ann", "s", ("a",))
@@ -214,7 +233,8 @@ async def test_the_old_goes(backend: RowBackend, deliveries: DeliveryRows) -> No
 async def test_much_that_is_old_goes_some_at_a_time(
     deliveries: DeliveryRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PRUNED_AT_ONCE", 3)
+    for module in (deliveries_module, postgres_deliveries):
+        monkeypatch.setattr(module, "PRUNED_AT_ONCE", 3)
     async with anyio.create_task_group() as tasks:
         for number in range(9):
             tasks.start_soon(deliveries.note, event(str(number)))
@@ -229,10 +249,12 @@ async def test_what_waits_is_found_again(tmp_path: Path, name: str) -> None:
         await rows.deliveries.deliver("ann", "s", (first.id,))
         noted = await rows.deliveries.note(event("k"))
         await rows.deliveries.note_interest("ann", "s", 1)
-        await rows.deliveries.move("hook", 3)
+        assert rows.event_log is not None
+        await rows.event_log.move("hook", 3)
     async with backend.opened() as rows:
         assert await rows.deliveries.pending("ann", "s") == [second]
         assert await rows.deliveries.waiting() == [("ann", "s")]
         assert await rows.deliveries.events("ann", "s", 0, 5) == [noted]
         assert await rows.deliveries.interests() == [("ann", "s")]
-        assert await rows.deliveries.position("hook") == 3
+        assert rows.event_log is not None
+        assert await rows.event_log.position("hook") == 3

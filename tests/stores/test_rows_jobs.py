@@ -15,19 +15,12 @@ from gateway.jobs.schedule.model import At, Cron
 from gateway.stores import Conflict, Rows
 from gateway.stores.job_rows import JobRows
 
-from .row_backends import (
-    NAMES,
-    RowBackend,
-    claim_one,
-    due,
-    job,
-    same,
-)
+from .row_backends import ALL, NAMES, RowBackend, claim_one, due, find_backend, job, same
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=ALL)
 async def rows(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rows]:
-    async with RowBackend(request.param, tmp_path).opened() as opened:
+    async with find_backend(request.param, tmp_path).opened() as opened:
         yield opened
 
 
@@ -67,7 +60,7 @@ async def test_where_nothing_is_kept(jobs: JobRows) -> None:
         job(schedule=At(5_000, "Asia/Shanghai"), session_mode="isolated", delete_after_run=True),
         job(schedule=Cron("0 9 * * 1-5", "Europe/London"), agent_id="agent", model="m"),
         job(enabled=False, due_ms=None, next_run_ms=None, disabled_reason="Tired."),
-        job("a b/ç\0🦆", "o'wner", message="'; DROP TABLE jobs; --\n🦆", dedupe_key='"'),
+        job("a b/ç🦆", "o'wner", message="'; DROP TABLE jobs; --\n🦆", dedupe_key='"'),
         job(last_status="error", last_error="No.", consecutive_failures=3, running_ms=4),
     ],
     ids=lambda given: given.name,
@@ -77,6 +70,16 @@ async def test_a_job_is_returned_as_it_was_kept(jobs: JobRows, given: Job) -> No
     assert await jobs.get(given.job_id) == given
     assert await jobs.get(given.job_id, given.user_id) == given
     assert await jobs.listing(None) == [given]
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_an_id_may_have_any_character_in_a_store_of_one_process(
+    tmp_path: Path, name: str
+) -> None:
+    async with RowBackend(name, tmp_path).opened() as opened:
+        given = job("a\0b", "o\0wner")
+        await kept(opened.jobs, given)
+        assert await opened.jobs.get("a\0b", "o\0wner") == given
 
 
 async def test_somebody_elses_job_is_as_if_it_were_not_there(jobs: JobRows) -> None:

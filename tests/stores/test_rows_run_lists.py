@@ -10,19 +10,20 @@ import pytest
 
 from gateway.jobs.model import Job
 from gateway.stores import Rows
+from gateway.stores.job_content import encode_row
 from gateway.stores.job_rows import JobRows, RunQuery
 from gateway.stores.sqlite.database import migrate
-from gateway.stores.sqlite.job_table import encode_row
 from gateway.stores.sqlite.schema import MIGRATIONS
 
 from .row_backends import (
+    ALL,
     DURABLE,
-    NAMES,
     STEP,
     RowBackend,
     claim_one,
     due,
     ended,
+    find_backend,
     idle,
     job,
     run,
@@ -30,9 +31,9 @@ from .row_backends import (
 )
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=ALL)
 async def rows(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rows]:
-    async with RowBackend(request.param, tmp_path).opened() as opened:
+    async with find_backend(request.param, tmp_path).opened() as opened:
         yield opened
 
 

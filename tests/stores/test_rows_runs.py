@@ -17,14 +17,17 @@ from gateway.stores.documents import LATEST
 from gateway.stores.job_rows import Claimed, JobRows, RunNews
 
 from .row_backends import (
+    ALL,
     DURABLE,
     NAMES,
     STEP,
     RowBackend,
+    abandon,
     claim_one,
     cut,
     due,
     ended,
+    find_backend,
     idle,
     job,
     manually,
@@ -36,9 +39,9 @@ from .row_backends import (
 KEEP = 20
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=ALL)
 async def rows(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rows]:
-    async with RowBackend(request.param, tmp_path).opened() as opened:
+    async with find_backend(request.param, tmp_path).opened() as opened:
         yield opened
 
 
@@ -178,7 +181,15 @@ async def test_by_hand_at_a_time_of_the_schedule(jobs: JobRows) -> None:
     assert (await claim(jobs, 2 * STEP)).due_ms == 2 * STEP
 
 
-async def test_a_lease_is_its_holders(jobs: JobRows) -> None:
+@pytest.fixture(params=NAMES)
+async def lone_jobs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[JobRows]:
+    """Jobs whose runs have leases of their own."""
+    async with RowBackend(request.param, tmp_path).opened() as opened:
+        yield opened.jobs
+
+
+async def test_a_lease_is_its_holders(lone_jobs: JobRows) -> None:
+    jobs = lone_jobs
     await add(jobs, job())
     under_way = await claim(jobs, STEP, until_ms=50)
     assert not await jobs.extend(under_way.run_id, "you", 500)
@@ -188,7 +199,8 @@ async def test_a_lease_is_its_holders(jobs: JobRows) -> None:
     assert not await jobs.extend(under_way.run_id, "me", 500)
 
 
-async def test_what_lapsed_is_recorded_and_the_job_goes_on(jobs: JobRows) -> None:
+async def test_what_lapsed_is_recorded_and_the_job_goes_on(lone_jobs: JobRows) -> None:
+    jobs = lone_jobs
     await add(jobs, job("a"), job("b"), job("c"))
     first, second = [await claim(jobs, STEP, until_ms=until) for until in (10, 90)]
     assert [one.run_id for one in await jobs.end_lapsed(50, cut)] == [first.run_id]
@@ -260,6 +272,7 @@ async def test_what_a_session_is_told_is_kept_with_the_end_that_it_tells_of(rows
     await add(rows.jobs, job())
     await rows.jobs.finish(ended(await claim(rows.jobs, STEP)), idle, KEEP, tell)
     cut_off = await claim(rows.jobs, 9 * STEP)
+    await abandon(rows)
     await rows.jobs.end_lapsed(LATEST, cut, tells(replace(item("cut"), status="failed")))
     found = await rows.deliveries.pending("ann", "s")
     assert [one.status for one in found] == ["failed", "failed"]
@@ -289,6 +302,7 @@ async def test_an_event_is_kept_with_what_it_tells_of(rows: Rows) -> None:
     # Whoever is late tells nothing.
     await rows.jobs.finish(done, idle, KEEP, tells(events=(event("late"),)))
     await claim(rows.jobs, 9 * STEP)
+    await abandon(rows)
     await rows.jobs.end_lapsed(LATEST, cut, tells(events=(event("cut"), event("done"))))
     assert await keys_of_events(rows) == ["missed", "done", "cut"]
 

@@ -25,23 +25,29 @@ from gateway.usage.model import (
 )
 
 from .mounts import small_disk
-from .row_backends import DURABLE, NAMES, RowBackend
+from .row_backends import (
+    ALL,
+    DURABLE,
+    AnyBackend,
+    RowBackend,
+    find_backend,
+)
 from .row_child import USED
 from .test_rows_processes import killed
 
 WEEK = 7 * 24 * HOUR_MS
 NINE = 491_000 * HOUR_MS
-ALL = UsageQuery(0, 2**63 - 1, None, GROUPS, 10_000)
+EVERYTHING = UsageQuery(0, 2**63 - 1, None, GROUPS, 10_000)
 ONE = UsageCounts(1, 2, 2, 30, 4, 5, 6, 7)
 
 
-@pytest.fixture(params=NAMES)
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> RowBackend:
-    return RowBackend(request.param, tmp_path)
+@pytest.fixture(params=ALL)
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AnyBackend:
+    return find_backend(request.param, tmp_path)
 
 
 @pytest.fixture
-async def rows(backend: RowBackend) -> AsyncIterator[Rows]:
+async def rows(backend: AnyBackend) -> AsyncIterator[Rows]:
     async with backend.opened() as opened:
         yield opened
 
@@ -60,7 +66,7 @@ def batch(number: int, *keys: RowKey, counts: UsageCounts = ONE, writer: str = "
 
 
 async def test_where_nothing_was_used(usage: UsageRows) -> None:
-    assert await usage.sum_up(ALL) == {}
+    assert await usage.sum_up(EVERYTHING) == {}
     assert await usage.sum_up(UsageQuery(0, 1)) == {}
     assert await usage.last_batch("w") == 0
     assert await usage.prune(2**62) == 0
@@ -69,7 +75,7 @@ async def test_where_nothing_was_used(usage: UsageRows) -> None:
 async def test_counts_are_added_to_those_of_their_hour(usage: UsageRows) -> None:
     assert await usage.add(batch(1, key(), key("bob")))
     assert await usage.add(batch(2, key(), key(hour=1)))
-    assert await usage.sum_up(ALL) == {
+    assert await usage.sum_up(EVERYTHING) == {
         key(): ONE + ONE,
         key("bob"): ONE,
         key(hour=1): ONE,
@@ -79,7 +85,7 @@ async def test_counts_are_added_to_those_of_their_hour(usage: UsageRows) -> None
 async def test_rows_differ_by_each_part_of_their_key(usage: UsageRows) -> None:
     keys = (key(), key("bob"), key(hour=1), key(model="n"), key(upstream="b"))
     await usage.add(batch(1, *keys))
-    assert await usage.sum_up(ALL) == dict.fromkeys(keys, ONE)
+    assert await usage.sum_up(EVERYTHING) == dict.fromkeys(keys, ONE)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +96,7 @@ async def test_costs_that_are_not_known(
 ) -> None:
     await usage.add(batch(1, counts=UsageCounts(turns=1, cost_micros=first)))
     await usage.add(batch(2, counts=UsageCounts(turns=1, cost_micros=second)))
-    assert await usage.sum_up(ALL) == {key(): UsageCounts(turns=2, cost_micros=sum_)}
+    assert await usage.sum_up(EVERYTHING) == {key(): UsageCounts(turns=2, cost_micros=sum_)}
 
 
 async def test_a_batch_that_is_sent_again_changes_nothing(usage: UsageRows) -> None:
@@ -101,7 +107,7 @@ async def test_a_batch_that_is_sent_again_changes_nothing(usage: UsageRows) -> N
     assert await usage.last_batch("w") == 2
     # Another writer has numbers of its own.
     assert await usage.add(batch(1, writer="other"))
-    assert await usage.sum_up(ALL) == {key(): ONE + ONE + ONE}
+    assert await usage.sum_up(EVERYTHING) == {key(): ONE + ONE + ONE}
 
 
 async def test_of_many_who_send_one_batch_one_does(usage: UsageRows) -> None:
@@ -114,7 +120,7 @@ async def test_of_many_who_send_one_batch_one_does(usage: UsageRows) -> None:
         for _ in range(20):
             tasks.start_soon(add)
     assert sorted(done) == [False] * 19 + [True]
-    assert await usage.sum_up(ALL) == {key(): ONE}
+    assert await usage.sum_up(EVERYTHING) == {key(): ONE}
 
 
 def make_rows(random: Random) -> dict[RowKey, UsageCounts]:
@@ -158,14 +164,14 @@ async def test_of_too_many_groups_it_is_said_that_they_are_too_many(usage: Usage
 
 
 async def test_the_old_goes_some_at_a_time(
-    backend: RowBackend, usage: UsageRows, monkeypatch: pytest.MonkeyPatch
+    backend: AnyBackend, usage: UsageRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PRUNED_AT_ONCE", 3)
     await usage.add(batch(1, *(key(hour=hour) for hour in range(10)), writer="old"))
     backend.now_ms += WEEK
     await usage.add(batch(1, key(hour=10), writer="new"))
     assert await usage.prune(NINE + 9 * HOUR_MS) == 9
-    assert await usage.sum_up(ALL) == {key(hour=9): ONE, key(hour=10): ONE}
+    assert await usage.sum_up(EVERYTHING) == {key(hour=9): ONE, key(hour=10): ONE}
     # Who was silent for so long sends nothing again.
     await usage.prune(backend.now_ms)
     assert (await usage.last_batch("old"), await usage.last_batch("new")) == (0, 1)
@@ -175,13 +181,13 @@ async def test_what_was_used_stays_when_its_session_is_forgotten(rows: Rows) -> 
     await rows.usage.add(batch(1))
     for kind in (rows.jobs, rows.conversations, rows.deliveries):
         await kind.forget("ann", "s")
-    assert await rows.usage.sum_up(ALL) == {key(): ONE}
+    assert await rows.usage.sum_up(EVERYTHING) == {key(): ONE}
 
 
 async def test_nothing_is_made_by_looking(tmp_path: Path) -> None:
     backend = RowBackend("embedded", tmp_path)
     async with backend.opened() as rows:
-        await rows.usage.sum_up(ALL)
+        await rows.usage.sum_up(EVERYTHING)
         await rows.usage.prune(1)
         await rows.usage.last_batch("w")
         assert not backend.path.exists()
@@ -193,7 +199,7 @@ async def test_what_was_used_is_found_again(tmp_path: Path, name: str) -> None:
     async with backend.opened() as rows:
         await rows.usage.add(batch(1))
     async with backend.opened() as rows:
-        assert await rows.usage.sum_up(ALL) == {key(): ONE}
+        assert await rows.usage.sum_up(EVERYTHING) == {key(): ONE}
         assert not await rows.usage.add(batch(1))
 
 
@@ -208,10 +214,10 @@ async def test_a_full_disk_counts_nothing_and_forgets_nothing(tmp_path: Path, na
                 with pytest.raises(StoreUnavailable, match="the disk is full"):
                     await rows.usage.add(batch(2, *many))
             assert await rows.usage.last_batch("w") == 1
-            assert await rows.usage.sum_up(ALL) == {key(): ONE}
+            assert await rows.usage.sum_up(EVERYTHING) == {key(): ONE}
             disk.free()
             assert await rows.usage.add(batch(2, key(hour=1)))
-            assert len(await rows.usage.sum_up(ALL)) == 2
+            assert len(await rows.usage.sum_up(EVERYTHING)) == 2
 
 
 @pytest.mark.parametrize("name", ["embedded", "sqlite"])
@@ -228,7 +234,7 @@ async def test_a_kill_leaves_all_of_a_batch_or_nothing(tmp_path: Path, name: str
         async with backend.opened() as rows:
             last = await rows.usage.last_batch(writer)
             assert last - acknowledged in (0, 1)
-            found = await rows.usage.sum_up(ALL)
+            found = await rows.usage.sum_up(EVERYTHING)
             # Every batch adds the same to each row.
             assert {one: counts.turns - turns_of(stored, one) for one, counts in found.items()} == (
                 dict.fromkeys(USED, last)
@@ -237,7 +243,7 @@ async def test_a_kill_leaves_all_of_a_batch_or_nothing(tmp_path: Path, name: str
             # What was not acknowledged may be sent again.
             again = UsageBatch(writer, acknowledged + 1, dict.fromkeys(USED, UsageCounts(turns=1)))
             assert await rows.usage.add(again) is (last == acknowledged)
-            stored = await rows.usage.sum_up(ALL)
+            stored = await rows.usage.sum_up(EVERYTHING)
 
 
 def turns_of(rows: UsageTable, one: RowKey) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.stores.documents import Newer, StoreUnavailable
-from gateway.stores.postgres import document_tables
+from gateway.stores.postgres import document_tables, instance_tables, row_tables
 from gateway.stores.postgres.connection import (
     SERVER_SETTINGS,
     Connection,
@@ -50,7 +50,7 @@ class Migration:
     """The lowest version whose instances can work with the schema after this step."""
 
 
-FIRST = Migration((META, *document_tables.TABLES))
+FIRST = Migration((META, *document_tables.TABLES, *instance_tables.TABLES, *row_tables.TABLES))
 MIGRATIONS = (FIRST,)
 """The n-th one leads to version n."""
 

@@ -1,29 +1,17 @@
-"""Jobs in a database, and the content of their rows; each function is part of a transaction.
-
-A job or a run is stored as JSON, which people can read in the database; the other columns are for
-queries. A row whose content does not match its columns raises `CorruptRow`, which undoes the
-transaction; the caller sets that row aside and tries again.
-"""
+"""Jobs in a database; each function is part of a transaction."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from gateway.errors import TooMany
-from gateway.jobs.model import Job, Run
+from gateway.jobs.model import Job
 from gateway.stores.documents import Conflict
+from gateway.stores.job_content import CorruptRow, encode_row, read_job
 
 R = TypeVar("R")
-S = TypeVar("S", bound=msgspec.Struct)
-
-READERS: dict[type, msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (Job, Run)
-}
-UNREADABLE = (msgspec.MsgspecError, TypeError, ValueError, RecursionError)
 
 QUARANTINE = "INSERT INTO corrupt_rows (kind, id, at_ms, reason, content) SELECT ?, ?, ?, ?, "
 QUARANTINES = {
@@ -57,53 +45,6 @@ OF_SESSION = "SELECT job_id FROM jobs WHERE owner = ? AND session = ?"
 REMOVE_SESSION_DEBTS = "DELETE FROM owed WHERE owner = ? AND session = ?"
 NEXT = """SELECT next_run_ms FROM jobs WHERE running = 0 AND next_run_ms IS NOT NULL
     ORDER BY next_run_ms LIMIT 1"""
-
-
-class CorruptRow(Exception):
-    """A row that cannot be read; the caller sets it aside and tries again."""
-
-    def __init__(self, table: str, row_id: str) -> None:
-        super().__init__(table, row_id)
-        self.table = table
-        self.row_id = row_id
-        self.reason = f"It is not a valid row of {table}."
-
-
-def encode_row(value: Job | Run) -> bytes:
-    """Encode a job or a run as JSON."""
-    return msgspec.json.encode(value)
-
-
-def read_job(job_id: str, owner: str, content: bytes) -> Job:
-    """Read a job from its row, or raise `CorruptRow`."""
-    job = _read(Job, content)
-    if job is None or (job.job_id, job.user_id) != (job_id, owner):
-        raise CorruptRow("jobs", job_id)
-    return job
-
-
-def read_run(run_id: str, job_id: str, content: bytes) -> Run:
-    """Read a run from its row, or raise `CorruptRow`."""
-    run = _read(Run, content)
-    if run is None or (run.run_id, run.job_id) != (run_id, job_id):
-        raise CorruptRow("runs", run_id)
-    return run
-
-
-def read_debt(run_id: str, job_content: bytes, run_content: bytes) -> tuple[Job, Run]:
-    """Read an owed run and its job from its row, or raise `CorruptRow`."""
-    job, run = _read(Job, job_content), _read(Run, run_content)
-    if job is None or run is None or run.run_id != run_id:
-        raise CorruptRow("owed", run_id)
-    return job, run
-
-
-def _read(kind: type[S], content: bytes) -> S | None:
-    try:
-        value: S = READERS[kind].decode(content)
-    except UNREADABLE:
-        return None
-    return value
 
 
 def set_aside(row: CorruptRow, at_ms: int, connection: sqlite3.Connection) -> bool:

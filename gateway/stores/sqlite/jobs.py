@@ -19,27 +19,24 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from gateway.jobs.model import Job, Run, Status
-from gateway.jobs.run_rules import OVER
-from gateway.jobs.schedule.model import next_due
 from gateway.stores.delivery_rows import OutboxItem, SessionEvent
-from gateway.stores.documents import LATEST, OnQuarantine, StoreUnavailable
-from gateway.stores.job_rows import Claimed, RunNews, RunQuery, TellEnd, tell_nothing
-from gateway.stores.sqlite import job_table, run_lists
-from gateway.stores.sqlite.deliveries import add_event, add_item
-from gateway.stores.sqlite.engine import Engine
-from gateway.stores.sqlite.job_table import (
+from gateway.stores.documents import LATEST, OnQuarantine, SessionKey, StoreUnavailable
+from gateway.stores.job_content import (
+    MOST_CORRUPT,
     CorruptRow,
     encode_row,
     read_debt,
     read_job,
     read_run,
-    set_aside,
+    skip_taken,
 )
+from gateway.stores.job_rows import Claimed, RunNews, RunQuery, TellEnd, tell_nothing
+from gateway.stores.sqlite import job_table, run_lists
+from gateway.stores.sqlite.deliveries import add_event, add_item
+from gateway.stores.sqlite.engine import Engine
+from gateway.stores.sqlite.job_table import set_aside
 
 R = TypeVar("R")
-
-# If more rows than this are corrupt, the whole database is damaged.
-MOST_CORRUPT = 1000
 
 Query = Callable[[sqlite3.Connection], R]
 
@@ -191,6 +188,13 @@ class SqliteJobs:
         """Return runs whose result was not returned to its session yet, the oldest first."""
         return await self._run(self._engine.ask, _list_owed)
 
+    async def take_owed(self) -> list[tuple[Job, Run]]:
+        """Return the oldest result that is owed to each session."""
+        oldest: dict[SessionKey, tuple[Job, Run]] = {}
+        for job, run in await self.list_owed():
+            oldest.setdefault((job.user_id, job.session_id), (job, run))
+        return list(oldest.values())
+
     async def settle_owed(self, run_id: str, item: OutboxItem | None = None) -> bool:
         """Mark a run's result as returned; an item is added to the session's queue."""
         return await self._run(self._engine.mend, partial(_settle_owed, run_id, item))
@@ -257,7 +261,7 @@ def _claim_untaken(
     while (
         claimed is not None and (taken_ms := _last_taken_ms(claimed.runs, connection)) is not None
     ):
-        job = _behind(job, taken_ms)
+        job = skip_taken(job, taken_ms)
         if job.next_run_ms is None or job.next_run_ms > now_ms:
             job_table.keep(job, connection)
             return None
@@ -270,18 +274,6 @@ def _last_taken_ms(runs: tuple[Run, ...], connection: sqlite3.Connection) -> int
     times = [(run.job_id, run.due_ms) for run in runs if run.trigger == "timer"]
     taken = (due for job_id, due in times if connection.execute(IS_TAKEN, (job_id, due)).fetchone())
     return max(taken, default=None)
-
-
-def _behind(job: Job, taken_ms: int) -> Job:
-    if job.retry_ms is not None:
-        # A clock that was set back may plan two retries for one instant.
-        return replace(job, retry_ms=taken_ms + 1, next_run_ms=taken_ms + 1)
-    after_ms = taken_ms if job.due_ms is None else max(taken_ms, job.due_ms)
-    due_ms = next_due(job.schedule, after_ms)
-    job = replace(job, due_ms=due_ms, next_run_ms=due_ms)
-    if due_ms is not None:
-        return job
-    return replace(job, enabled=False, disabled_reason=OVER)
 
 
 def _record_claim(claimed: Claimed, lease: RunLease, connection: sqlite3.Connection) -> Claimed:

@@ -10,7 +10,7 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from gateway.stores.conversation_rows import ConversationRows, LockRows
-from gateway.stores.delivery_rows import DeliveryRows
+from gateway.stores.delivery_rows import DeliveryRows, EventLogRows, PostRows
 from gateway.stores.disk import ROWS_FILE, ROWS_MARKER, ProcessLock
 from gateway.stores.documents import OnQuarantine
 from gateway.stores.job_rows import JobRows
@@ -40,7 +40,10 @@ class SqliteRows:
     ) -> None:
         self.jobs: JobRows = SqliteJobs(engine, services.now_ms, services.on_quarantine)
         self.conversations: ConversationRows = SqliteConversations(engine, services.now_ms)
-        self.deliveries: DeliveryRows = SqliteDeliveries(engine, services.now_ms)
+        deliveries = SqliteDeliveries(engine, services.now_ms)
+        self.deliveries: DeliveryRows = deliveries
+        self.event_log: EventLogRows | None = deliveries
+        self.posts: PostRows | None = None
         self.usage: UsageRows = SqliteUsage(engine, services.now_ms)
         # If no other process can use the store, locks are in memory and need no write.
         self.locks: LockRows = (

@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import asdict
 
 from gateway.jobs.model import Run, Status
+from gateway.stores.job_content import read_run
 from gateway.stores.job_rows import RunQuery
-from gateway.stores.sqlite.job_table import read_run
 
 FIND = "SELECT run_id, job_id, run FROM runs WHERE run_id = ?"
 LIST = "SELECT run_id, job_id, run FROM runs WHERE job_id = ? ORDER BY number DESC LIMIT ?"

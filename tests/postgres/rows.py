@@ -1,0 +1,80 @@
+"""Rows on a real PostgreSQL, for tests: one schema, opened by as many instances as are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from gateway.stores.postgres.connection import Connector
+from gateway.stores.postgres.database import Database
+from gateway.stores.postgres.instances import SharedInstance
+from gateway.stores.postgres.migrations import FIRST
+from gateway.stores.postgres.rows import PostgresRows
+from gateway.stores.postgres.services import SharedServices
+
+from .server import make_schema_name, shared_pooler, shared_server
+
+NOON = 1_770_000_000_000
+LEASE_MS = 600_000
+CONNECTIONS = 4
+
+
+class OpenedRows(PostgresRows):
+    """The rows of one instance, and the instance."""
+
+    def __init__(self, services: SharedServices) -> None:
+        super().__init__(services)
+        self.instance = services.instance
+        self.database = services.database
+
+    async def bury(self) -> None:
+        """Have this instance buried, as others do with one whose lease lapsed."""
+        await self.database.run(
+            "UPDATE @instances SET buried = true WHERE id = $1", self.instance.id
+        )
+
+
+class PostgresRowBackend:
+    """Where rows are, what was reported and logged, and what time it is."""
+
+    def __init__(self, name: str = "postgres") -> None:
+        self.name = name
+        self.url = shared_server().url if name == "postgres" else shared_pooler().url
+        self.schema = make_schema_name()
+        self.now_ms = NOON
+        self.lease_ms = 0
+        self.quarantined: list[tuple[str, str]] = []
+        self.notes: list[str] = []
+        self._is_made = False
+
+    @asynccontextmanager
+    async def opened(self, connections: int = CONNECTIONS) -> AsyncIterator[OpenedRows]:
+        """Open the rows as one more instance, and close them in the end."""
+        database = Database(Connector(self.url, self.schema), connections, self._note)
+        await database.start()
+        try:
+            await self._make(database)
+            instance = SharedInstance(LEASE_MS, "host", "build", self._note)
+            await database.use(instance.beat)
+            services = SharedServices(database, instance, self._now, self._report, self._note)
+            with anyio.fail_after(60):
+                yield OpenedRows(services)
+        finally:
+            await database.aclose()
+
+    async def _make(self, database: Database) -> None:
+        if not self._is_made:
+            tables = ";".join((f"CREATE SCHEMA {self.schema}", *FIRST.statements))
+            await database.run(tables)
+            self._is_made = True
+
+    def _now(self) -> int:
+        return self.now_ms
+
+    def _report(self, name: str, reason: str) -> None:
+        self.quarantined.append((name, reason))
+
+    def _note(self, event: str, **fields: object) -> None:
+        self.notes.append(event)
