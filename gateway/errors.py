@@ -205,6 +205,12 @@ class Draining(Unavailable):
     code = "draining"
 
 
+class ReservationLost(Unavailable):
+    """Another instance may have taken over what the turn delivers to its session."""
+
+    code = "reservation_lost"
+
+
 class UpstreamError(HoldgateError):
     """Whoever answers did not."""
 

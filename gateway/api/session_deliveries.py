@@ -81,7 +81,7 @@ class SessionDeliveriesArea:
         tasks = await self.reminders.list_undelivered(owner, name)
         items = await self.deliveries.pending(owner, name)
         due = [task for task in tasks if task.due_ms <= ready_ms]
-        held_tasks = self.reminders.list_held(owner, name)
+        held_tasks = self.reminders.list_taken(owner, name, tasks)
         held_items = self.deliveries.list_held(owner, name)
         shown = [
             *((one.due_ms, show_due_reminder(one), one.id in held_tasks) for one in due),

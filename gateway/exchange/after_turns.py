@@ -108,6 +108,7 @@ async def _release_all(state: ExchangeState) -> None:
     tools = state.tools
     if tools is not None and not tools.claims.is_empty:
         tools.claims.release_all()
+        await tools.claims.settle()
         if Released in state.wants:
             await state.tell(Released())
 

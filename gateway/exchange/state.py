@@ -304,6 +304,7 @@ class ExchangeState:
         tools = self.tools
         if tools is not None and tools.claims.current is not None:
             tools.claims.release()
+            await tools.claims.settle()
             if Released in self.wants:
                 await self.tell(Released())
 

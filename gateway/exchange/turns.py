@@ -15,11 +15,13 @@ from gateway.errors import (
     Headers,
     HoldgateError,
     LimitExceeded,
+    ReservationLost,
     UpstreamAnswered,
     UpstreamError,
 )
 from gateway.exchange.additions import UserText
 from gateway.exchange.answer_form import find_header, read_form
+from gateway.exchange.claim_check import confirm_claim
 from gateway.exchange.effects import OpenTurn, RelayTurn
 from gateway.exchange.events import (
     OpeningFailed,
@@ -78,6 +80,8 @@ async def open_turn(state: ExchangeState, effect: OpenTurn, ask: Ask | None = No
                 raise
             await state.let_go()
             await _send_without_usage(state, effect)
+        if state.tools is not None and (claim := state.tools.claims.current) is not None:
+            await confirm_claim(claim)
     except HoldgateError as raised:
         # An upstream's own error: translated, it may have lost its status.
         error = (state.translator and state.translator.failure) or raised
@@ -277,7 +281,7 @@ async def relay_turn(state: ExchangeState, effect: RelayTurn) -> Outcome:
             await _pass_on(state, turn, tap)
         if tap.failure is not None:
             raise tap.failure
-    except UpstreamError as raised:
+    except (UpstreamError, ReservationLost) as raised:
         error = state.note_failure(state.exchange.route.upstream, raised)
         await state.let_go()
         return StreamBroke(error)
@@ -313,9 +317,10 @@ async def _pass_on(state: ExchangeState, turn: Turn, tap: Tap) -> None:
             reads += 1
             shown = feed(data)
             if shown:
-                await client.frames(shown)
-                if claims is not None and claims.current is not None:
-                    await _deliver(state, claims, shown)
+                if claims is None or claims.current is None:
+                    await client.frames(shown)
+                else:
+                    await _show(state, shown)
             if tap.ended:
                 break
             if client.blocked:
@@ -339,10 +344,13 @@ async def _wait_for_client(state: ExchangeState, turn: Turn) -> None:
 
 async def _show(state: ExchangeState, frames: bytes) -> None:
     """Show frames, and deliver what they answer."""
+    claims = None if state.tools is None else state.tools.claims
+    if not frames or claims is None or claims.current is None:
+        await state.client.frames(frames)
+        return
+    await confirm_claim(claims.current)
     await state.client.frames(frames)
-    tools = state.tools
-    if frames and tools is not None and tools.claims.current is not None:
-        await _deliver(state, tools.claims, frames)
+    await _deliver(state, claims, frames)
 
 
 async def _deliver(state: ExchangeState, claims: TurnClaims, shown: bytes) -> None:

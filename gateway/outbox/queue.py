@@ -205,6 +205,11 @@ class OutboxQueue:
                 self._free(key, token)
         return tuple(item for item in items if item.id in got)
 
+    async def is_held(self, claim: Claim[OutboxItem]) -> bool:
+        """Return by a read whether a claim still holds its items in the store."""
+        reserved = {one.id for one in await self.pending(*claim.key) if one.token == claim.token}
+        return all(one.id in reserved for one in self._ledger.list_held_by(claim))
+
     def _free(self, key: SessionKey, token: str) -> None:
         """Release a reservation in the store, soon."""
         self._freed.append((key, token))

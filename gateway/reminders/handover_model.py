@@ -50,7 +50,7 @@ def inherit(
         if one.id not in items and room > 0:
             # From now on it belongs to this session, and any exchange of it may deliver it.
             own = replace(one, session=session, main="", passed=False, not_before_exchange="")
-            items[one.id], room = replace(own, updated_ms=now_ms), room - 1
+            items[one.id], room = replace(own, updated_ms=now_ms, reserved=None), room - 1
     there = frozenset(one.id for one in passed if one.id in items)
     return ReminderList(tuple(items.values())), there
 

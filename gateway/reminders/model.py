@@ -2,10 +2,11 @@
 
 What a model or a person writes is read into a `ReminderRequest` once (clock_calls.py, `read_item`);
 after that it is trusted. When it is scheduled, it becomes a `Reminder` in the `ReminderList`, which
-is the session's document. A turn may carry a reminder; only the ledger knows that
-(gateway/outbox/ledger.py), and passes the ids of such reminders as `taken`. A reminder ends as
-delivered, cancelled or expired. Everything here is a pure function of the session's reminders and
-of the time, in UTC milliseconds. Invariants:
+is the session's document. A turn may carry a reminder; the ledger knows that
+(gateway/outbox/ledger.py), or in a store that instances share the document (`Reservation`), and the
+ids of such reminders are passed as `taken`. A reminder ends as delivered, cancelled or expired.
+Everything here is a pure function of the session's reminders and of the time, in UTC milliseconds.
+Invariants:
 
 1. A delivered reminder stays delivered, and is delivered once: `deliver` skips delivered ones.
 2. The same request twice is one reminder while it waits; after the delivery it is a new one.
@@ -27,6 +28,13 @@ from gateway.errors import InvalidInput
 
 # The years 1 to 9999: times outside of them cannot be written as a date.
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+
+
+class Reservation(msgspec.Struct, frozen=True, gc=False):
+    """The turn of some instance that carries a reminder, in a store that instances share."""
+
+    instance: str
+    token: str
 
 
 class Reminder(msgspec.Struct, frozen=True, gc=False):
@@ -51,6 +59,7 @@ class Reminder(msgspec.Struct, frozen=True, gc=False):
     """The main session, which gets it if the sub-agent that set it does not take it."""
     passed: bool = False
     """Whether it is being handed over to the main session."""
+    reserved: Reservation | None = None
 
     @property
     def is_pending(self) -> bool:
@@ -232,15 +241,53 @@ def _find_waiting(
     ]
 
 
-def deliver(reminders: ReminderList, ids: Container[str], now_ms: int) -> ReminderList:
-    """Mark reminders as delivered; those delivered before stay as they are."""
-    delivered = tuple(
-        replace(one, delivered_ms=now_ms, deliveries=one.deliveries + 1, updated_ms=now_ms)
-        if one.id in ids and one.delivered_ms is None
-        else one
+def deliver(
+    reminders: ReminderList, ids: Container[str], now_ms: int, token: str = ""
+) -> ReminderList:
+    """Mark reminders as delivered; those delivered before stay as they are.
+
+    With a token, only those that are still reserved by it.
+    """
+    return _replace_items(
+        reminders,
+        tuple(
+            _mark_delivered(one, now_ms)
+            if one.id in ids and one.delivered_ms is None and token in ("", _token(one))
+            else one
+            for one in reminders.items
+        ),
+    )
+
+
+def _mark_delivered(one: Reminder, now_ms: int) -> Reminder:
+    count = one.deliveries + 1
+    return replace(one, delivered_ms=now_ms, deliveries=count, updated_ms=now_ms, reserved=None)
+
+
+def reserve(reminders: ReminderList, ids: Container[str], reservation: Reservation) -> ReminderList:
+    """Reserve reminders for a turn, in place of whoever had them."""
+    items = (
+        replace(one, reserved=reservation) if one.id in ids else one for one in reminders.items
+    )
+    return _replace_items(reminders, tuple(items))
+
+
+def release(reminders: ReminderList, tokens: Container[str]) -> ReminderList:
+    """End the reservations that have one of these tokens."""
+    items = (
+        replace(one, reserved=None) if one.reserved and one.reserved.token in tokens else one
         for one in reminders.items
     )
-    return _replace_items(reminders, delivered)
+    return _replace_items(reminders, tuple(items))
+
+
+def list_reserved(reminders: ReminderList, token: str) -> tuple[Reminder, ...]:
+    """Return the undelivered reminders that are reserved by a token."""
+    return tuple(one for one in reminders.items if one.is_pending and _token(one) == token)
+
+
+def _token(reminder: Reminder) -> str:
+    return "" if reminder.reserved is None else reminder.reserved.token
 
 
 def _due_ms(reminder: Reminder) -> int:
@@ -291,6 +338,8 @@ def _encode_reminder(reminder: Reminder) -> dict[str, object]:
         written["mainSessionId"] = reminder.main
     if reminder.passed:
         written["passed"] = True
+    if reminder.reserved is not None:
+        written["reservedBy"] = reminder.reserved
     return written
 
 
@@ -315,6 +364,7 @@ class _StoredReminder(msgspec.Struct, rename="camel"):
     setter: str | None = None
     main_session_id: str | None = None
     passed: bool = False
+    reserved_by: Reservation | None = None
 
 
 def decode_reminders(document: Mapping[str, Any]) -> ReminderList:
@@ -341,4 +391,5 @@ def _read_row(row: _StoredReminder, session: str) -> Reminder:
         setter=row.setter or "",
         main=row.main_session_id or "",
         passed=row.passed,
+        reserved=row.reserved_by,
     )

@@ -7,14 +7,15 @@ applied to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Container, Sequence
+from typing import NamedTuple, NoReturn, TypeVar
 
 import anyio
 
 from gateway.clock.protocol import Clock
 from gateway.clock.system import ClockSteps
-from gateway.outbox.ledger import Ledger
+from gateway.outbox.ledger import Claim, Ledger
+from gateway.outbox.wakeup import Wakeup
 from gateway.reminders.model import (
     Reminder,
     ReminderList,
@@ -24,8 +25,11 @@ from gateway.reminders.model import (
     earliest_due,
     encode_reminders,
     expire,
+    list_reserved,
 )
 from gateway.reminders.records import EXPIRED, ReminderRecords, join_ids
+from gateway.reminders.reservations import Choose, OwedTokens, ReservationAttempt, list_taken
+from gateway.sessions.identity import UNKNOWN, Requester
 from gateway.stores.documents import (
     DocumentKey,
     Documents,
@@ -38,12 +42,44 @@ from gateway.stores.documents import (
 from gateway.stores.hints import REMINDERS
 
 R = TypeVar("R")
+Tells = Callable[[ReminderList], bool]
+"""Says of the reminders before a change whether other instances are told of it."""
 Change = Callable[[ReminderList], tuple[ReminderList, R]]
+
+
+class _Settled(NamedTuple):
+    """What is no longer to be done once a change is written."""
+
+    lost: tuple[Reminder, ...]
+    """The reminders that expired undelivered."""
+    delivered: list[str]
+    ended: frozenset[str]
+    """The tokens of reservations that were released."""
+
 
 KIND = "clock"
 SHAPE = Shape(KIND, 1, ReminderList(), encode_reminders, decode_reminders, earliest_due)
 # A change waits for the disk and for earlier changes; a store that takes longer is down.
 PATIENCE_SECONDS = 30.0
+# How soon a shared store that was away is tried again.
+RETRY_SECONDS = 1.0
+# How long the error of a turn waits until what it carried is released.
+SETTLING_SECONDS = 2.0
+
+
+def tell_always(before: ReminderList) -> bool:
+    """Tell each change to the other instances."""
+    return True
+
+
+def tell_never(before: ReminderList) -> bool:
+    """Tell no change: nobody elsewhere waits for it."""
+    return False
+
+
+def tell_if_waiting(before: ReminderList) -> bool:
+    """Tell a change if an answer may be held elsewhere for what was there before."""
+    return any(one.is_pending for one in before.items)
 
 
 class ReminderDocuments:
@@ -61,6 +97,10 @@ class ReminderDocuments:
         self.store = store
         self.rules = rules
         self.patience = PATIENCE_SECONDS
+        self.instance = store.instance
+        self.tokens = OwedTokens()
+        self._unsettled = Wakeup()
+        self._settled = anyio.Event()
         self._ledger = ledger
         self._records = records
         self._clock = clock
@@ -88,46 +128,129 @@ class ReminderDocuments:
         applied = self._apply_owed(key, reminders)
         return expire(applied, self.past_ms, self.rules)[0]
 
-    async def amend(self, key: SessionKey, change: Change[R]) -> tuple[R, int]:
+    def list_taken(
+        self, key: SessionKey, reminders: ReminderList, requester: Requester = UNKNOWN
+    ) -> Container[str]:
+        """Return the ids of reminders that turns hold against a requester, here or elsewhere."""
+        if self.instance.is_alone:
+            return self._ledger.list_held(key, requester)
+        return list_taken(reminders, self.instance, requester)
+
+    async def amend(
+        self,
+        key: SessionKey,
+        change: Change[R],
+        tells: Tells = tell_always,
+        replaced_holders: Sequence[str] = (),
+    ) -> tuple[R, int]:
         """Change a session's reminders; also write owed deliveries and remove expired reminders.
 
         A caller that is cancelled meanwhile waits for the outcome, up to the time limit.
         """
-        changes: list[ReminderList] = []
+        changed_from: list[ReminderList] = []
 
-        def whole(
-            stored: ReminderList,
-        ) -> tuple[ReminderList, tuple[R, tuple[Reminder, ...], list[str]]]:
-            past_ms = self.past_ms
+        def whole(stored: ReminderList) -> tuple[ReminderList, tuple[R, _Settled]]:
+            past_ms, ended = self.past_ms, self.tokens.list_ended(key)
             # Owed deliveries first: a delivered reminder does not count as expired undelivered.
             applied = self._apply_owed(key, stored)
-            living, lost = expire(applied, past_ms, self.rules, self._ledger.list_held(key))
+            taken = self.list_taken(key, applied)
+            living, lost = expire(applied, past_ms, self.rules, taken)
             changed, answer = change(living)
             if changed != stored:
-                changes.append(changed)
-            return changed, (answer, lost, self._find_settled(key, stored, past_ms))
+                changed_from.append(stored)
+            delivered = self._find_settled(key, stored, past_ms)
+            return changed, (answer, _Settled(lost, delivered, ended))
 
         with anyio.move_on_after(self.patience, shield=True):
-            document = DocumentKey(KIND, *key)
             try:
-                answer, lost, settled = await amend(self.store, document, whole, SHAPE)
+                answer, settled = await amend(
+                    self.store, DocumentKey(KIND, *key), whole, SHAPE, replaced_holders
+                )
             finally:
                 # Also after a failure: it may have been written all the same.
-                if changes:
-                    self.store.hints.tell(REMINDERS, key)
-            self._ledger.settle(key, settled)
-            if lost:
-                self._records.counts.expired += len(lost)
-                self._records.add_ended(key, lost, EXPIRED, self._clock.now_ms())
-                self._records.log("reminders_expired", key, lost, tasks=join_ids(lost))
-            return answer, len(lost)
+                if changed_from:
+                    self.store.hints.tell(REMINDERS, key, tells(changed_from[-1]))
+            self._settle(key, settled)
+            return answer, len(settled.lost)
         raise StoreUnavailable("The store of reminders does not answer; try again later.")
+
+    # Reservations in a store that instances share.
+
+    async def reserve(
+        self, key: SessionKey, attempt: ReservationAttempt, choose: Choose
+    ) -> tuple[Reminder, ...]:
+        """Reserve what is chosen of a session's reminders, and return that."""
+        try:
+            # Whoever waits for these elsewhere was told that a request arrived.
+            reserved, _ = await self.amend(
+                key,
+                lambda reminders: attempt.reserve(reminders, choose),
+                tell_never,
+                attempt.replaced_holders,
+            )
+        except StoreUnavailable:
+            # It may have been written all the same.
+            self.end_reservation(key, attempt.token)
+            raise
+        return reserved
+
+    def end_reservation(self, key: SessionKey, token: str) -> None:
+        """Release a reservation soon."""
+        self.tokens.end(key, token)
+        self._unsettled.rouse()
+
+    async def settle(self, key: SessionKey) -> None:
+        """Wait until the store has released what has ended; if the store is down, not for long."""
+        with anyio.move_on_after(SETTLING_SECONDS, shield=True):
+            while self.tokens.list_ended(key):
+                await self._settled.wait()
+
+    async def write_delivered(self, key: SessionKey) -> None:
+        """Write the owed deliveries of a session; raise if the store is down."""
+        try:
+            await self.amend(key, keep_reminders, tell_never)
+        except StoreUnavailable:
+            self._unsettled.rouse()
+            raise
+
+    async def is_held(self, claim: Claim[Reminder]) -> bool:
+        """Return whether a claim still holds its reminders, by a read of the store."""
+        # What is remembered may be old: the listener may have been deaf.
+        self.store.hints.lose()
+        reserved = {one.id for one in list_reserved(await self.read(claim.key), claim.token)}
+        return all(one.id in reserved for one in self._ledger.list_held_by(claim))
+
+    async def run_settling(self) -> NoReturn:
+        """Write soon what is owed to the store, forever: other instances wait for it."""
+        while True:
+            self._unsettled.look()
+            try:
+                for key in {*self.tokens.sessions(), *self._ledger.debtors()}:
+                    await self.amend(key, keep_reminders)
+                    self._settled.set()
+                    self._settled = anyio.Event()
+            except StoreUnavailable:
+                await anyio.sleep(RETRY_SECONDS)
+                self._unsettled.rouse()
+            await self._unsettled.wait()
+
+    def _settle(self, key: SessionKey, settled: _Settled) -> None:
+        self._ledger.settle(key, settled.delivered)
+        for reminder_id in settled.delivered:
+            self.tokens.forget_needed(reminder_id)
+        if settled.ended:
+            self.tokens.forget_ended(key, settled.ended)
+        if lost := settled.lost:
+            self._records.counts.expired += len(lost)
+            self._records.add_ended(key, lost, EXPIRED, self._clock.now_ms())
+            self._records.log("reminders_expired", key, lost, tasks=join_ids(lost))
 
     def _apply_owed(self, key: SessionKey, reminders: ReminderList) -> ReminderList:
         """Return a session's reminders with the owed deliveries applied."""
         for reminder_id, at_ms in self._ledger.list_owed(key).items():
-            reminders = deliver(reminders, (reminder_id,), at_ms)
-        return reminders
+            token = self.tokens.find_needed(reminder_id)
+            reminders = deliver(reminders, (reminder_id,), at_ms, token)
+        return self.tokens.release_ended(key, reminders)
 
     def _find_settled(self, key: SessionKey, stored: ReminderList, past_ms: int) -> list[str]:
         """Return which deliveries are no longer owed when these reminders are written.
@@ -147,7 +270,7 @@ class ReminderDocuments:
 
         async def tidy_one(key: SessionKey) -> None:
             try:
-                _, lost = await self.amend(key, keep_reminders)
+                _, lost = await self.amend(key, keep_reminders, tell_never)
                 expired.append(lost)
             except StoreUnavailable as error:
                 troubles.append(error)

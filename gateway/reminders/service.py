@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from contextlib import aclosing
+from functools import partial
 from itertools import islice
 from typing import NoReturn, TypeVar
 from uuid import uuid4
@@ -52,8 +53,11 @@ from gateway.reminders.reminder_documents import (
     SHAPE,
     Change,
     ReminderDocuments,
-    keep_reminders,
+    Tells,
+    tell_always,
+    tell_if_waiting,
 )
+from gateway.reminders.reservations import ReservationAttempt
 from gateway.sessions.identity import UNKNOWN, Requester
 from gateway.stores.documents import (
     AT_ONCE,
@@ -64,6 +68,7 @@ from gateway.stores.documents import (
     fetch,
     iterate_due,
 )
+from gateway.stores.hints import REMINDERS
 from gateway.stores.waiting import Unsubscribe, join_both
 
 R = TypeVar("R")
@@ -92,6 +97,7 @@ class ReminderService:
     ) -> None:
         self.store = store
         self.hints = store.hints
+        self.instance = store.instance
         self.clock = clock
         self.note = note
         self.events = EVENTS
@@ -169,17 +175,24 @@ class ReminderService:
     async def next_ready(self, owner: str, session: str, exchange_id: str) -> int | None:
         """Return when a turn of this exchange may carry the next reminder, or None."""
         key = (owner, session)
-        reminders, held = await self._read_or_nothing(key), self._ledger.list_held(key)
-        return next_ready(reminders, exchange_id, self.clock.now_ms(), self.rules, held)
+        reminders = await self._read_or_nothing(key)
+        taken = self._documents.list_taken(key, reminders)
+        return next_ready(reminders, exchange_id, self.clock.now_ms(), self.rules, taken)
 
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
         """Call the callback after each change of a session's reminders or claims."""
+        key = (owner, session)
         in_store = self.store.watch(DocumentKey(KIND, owner, session), callback)
-        return join_both(in_store, self._ledger.watch((owner, session), callback))
+        stop = join_both(in_store, self._ledger.watch(key, callback))
+        if self.instance.is_alone:
+            return stop
+        return join_both(stop, self.hints.watch(REMINDERS, key, callback))
 
-    def list_held(self, owner: str, session: str) -> Container[str]:
-        """Return the ids of a session's reminders that turns carry now."""
-        return self._ledger.list_held((owner, session))
+    def list_taken(
+        self, owner: str, session: str, reminders: tuple[Reminder, ...]
+    ) -> Container[str]:
+        """Return the ids of those of a session's reminders that turns carry now."""
+        return self._documents.list_taken((owner, session), ReminderList(reminders))
 
     def recent(self, owner: str, session: str) -> tuple[EndedReminder, ...]:
         """Return the reminders that ended in a session during the last day."""
@@ -211,7 +224,9 @@ class ReminderService:
             known = {reminder.id for reminder in before.items}
             return after, (scheduled, len({reminder.id for reminder in scheduled} - known))
 
-        scheduled, new = await self._change(key, change)
+        # An exchange that schedules holds its own answer, if nothing else waits there.
+        tells = tell_if_waiting if exchange_id else tell_always
+        scheduled, new = await self._change(key, change, tells)
         self.counts.scheduled += new
         self._records.log("reminders_scheduled", key, scheduled)
         self.on_schedule(owner, session)
@@ -226,7 +241,10 @@ class ReminderService:
         """
         key, now_ms, rules = (owner, session), self.clock.now_ms(), self.rules
         passed = await self._change(
-            key, lambda reminders: mark_passed(reminders, now_ms, self._ledger.list_held(key))
+            key,
+            lambda reminders: mark_passed(
+                reminders, now_ms, self._documents.list_taken(key, reminders)
+            ),
         )
         if passed:
             # Three writes in this order: a crash between any two loses and doubles nothing.
@@ -282,26 +300,57 @@ class ReminderService:
         reminders = await self._read_or_nothing(key)
         if not reminders.items:
             return None
-        # No task switch from here to the claim.
-        held = self._ledger.list_held(key, requester)
-        ready = due(reminders, exchange_id, self.clock.now_ms(), self.rules, held)
+        # No task switch from here to the claim in the ledger of a lone instance.
+        choose = partial(self._choose_due, exchange_id)
+        taken = self._documents.list_taken(key, reminders, requester)
+        ready, token = choose(reminders, taken), ""
+        if ready and not self.instance.is_alone:
+            attempt = ReservationAttempt(self.instance, requester)
+            try:
+                ready = await self._documents.reserve(key, attempt, choose)
+            except StoreUnavailable as error:
+                self._records.log_trouble("reminders_not_read", key, error)
+                return None
+            token = attempt.token
         if not ready:
             return None
-        claim = Claim(f"{exchange_id}:clock", key, ready, requester)
+        claim = Claim(f"{exchange_id}:clock", key, ready, requester, token)
         self._ledger.reserve(claim)
         self._ledger.wake(key, by)
         return claim
+
+    def _choose_due(
+        self, exchange_id: str, reminders: ReminderList, taken: Container[str]
+    ) -> tuple[Reminder, ...]:
+        return due(reminders, exchange_id, self.clock.now_ms(), self.rules, taken)
 
     async def commit(self, claim: Claim[Reminder]) -> None:
         """Mark the claimed reminders as delivered; if that cannot be written yet, it is owed."""
         now_ms = self.clock.now_ms()
         # Before the commit, while the ledger still knows which items the claim holds.
-        self._records.add_ended(claim.key, self._ledger.list_held_by(claim), DELIVERED, now_ms)
+        held = self._ledger.list_held_by(claim)
+        self._records.add_ended(claim.key, held, DELIVERED, now_ms)
+        if claim.token:
+            self._documents.tokens.need(held, claim.token)
         await self._ledger.commit(claim, now_ms)
 
     def release(self, claim: Claim[Reminder]) -> None:
         """Release a claim, unless it was committed or released before."""
         self._ledger.release(claim)
+        if claim.token:
+            self._documents.end_reservation(claim.key, claim.token)
+
+    async def settle(self, owner: str, session: str) -> None:
+        """Release in the store what was released here; if the store is down, later."""
+        await self._documents.settle((owner, session))
+
+    async def is_held(self, claim: Claim[Reminder]) -> bool:
+        """Return whether a claim still holds its reminders in the store, by a new read."""
+        return await self._documents.is_held(claim)
+
+    async def run_settling(self) -> NoReturn:
+        """Write soon what is owed to a store that instances share, forever."""
+        await self._documents.run_settling()
 
     async def acknowledge(
         self, owner: str, session: str, ids: Container[str]
@@ -333,7 +382,7 @@ class ReminderService:
 
     async def write_delivered(self, key: SessionKey) -> None:
         """Write the owed deliveries of a session; raise if the store is down."""
-        await self._documents.amend(key, keep_reminders)
+        await self._documents.write_delivered(key)
 
     # The sweep.
 
@@ -369,9 +418,9 @@ class ReminderService:
             self._records.log_trouble("reminders_not_read", key, error)
             return ReminderList()
 
-    async def _change(self, key: SessionKey, change: Change[R]) -> R:
+    async def _change(self, key: SessionKey, change: Change[R], tells: Tells = tell_always) -> R:
         try:
-            return (await self._documents.amend(key, change))[0]
+            return (await self._documents.amend(key, change, tells))[0]
         except StoreUnavailable as error:
             self._records.log_trouble("reminders_not_stored", key, error)
             raise

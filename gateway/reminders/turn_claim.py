@@ -29,11 +29,25 @@ class TurnClaim:
     queue: OutboxQueue
     reminders: Claim[Reminder] | None
     results: Claim[OutboxItem] | None
+    holder: str
+    """The id of this instance when it claimed."""
 
     @property
     def results_text(self) -> str:
         """The message with the results, for the model."""
         return "" if self.results is None else results_text(self.results.items)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it is certain, without a look, that no other instance took its items over."""
+        instance = self.service.instance
+        return instance.is_alone or (instance.is_trusted and instance.id == self.holder)
+
+    async def is_held(self) -> bool:
+        """Return by a look whether it still holds its items."""
+        if self.reminders is not None and not await self.service.is_held(self.reminders):
+            return False
+        return self.results is None or await self.queue.is_held(self.results)
 
     async def commit(self) -> None:
         """Mark its items as delivered."""
@@ -133,13 +147,13 @@ class TurnClaims:
         scope, session, asker = self._scope, self.session, self._scope.asker
         if session is None or self.is_side_call():
             return None
-        reminders = None
+        reminders, holder = None, self.reminders.instance.id
         who = (scope.owner, session, scope.exchange_id, asker.requester() if asker else UNKNOWN)
         if with_reminders and (reminders := await self.reminders.reserve(*who, by)):
             # Set before the results are read: on a cancel the reminders are released.
-            self.current = TurnClaim(self.reminders, self.queue, reminders, None)
+            self.current = TurnClaim(self.reminders, self.queue, reminders, None, holder)
         if with_results and (results := await self.queue.reserve(*who)):
-            self.current = TurnClaim(self.reminders, self.queue, reminders, results)
+            self.current = TurnClaim(self.reminders, self.queue, reminders, results, holder)
         return self.current
 
     # Commit and release.
@@ -173,6 +187,11 @@ class TurnClaims:
             claim.release()
             if self.with_tools is claim:
                 self.with_tools = None
+
+    async def settle(self) -> None:
+        """Release in the store what was released here, if instances share the store."""
+        if self.session is not None and not self.reminders.instance.is_alone:
+            await self.reminders.settle(self._scope.owner, self.session)
 
     def release_all(self) -> None:
         """Release all claims that were not committed."""

@@ -97,6 +97,8 @@ class SealedDocument:
     document: bytes
     updated_ms: int
     due_ms: int | None = None
+    replaced_holders: tuple[str, ...] = ()
+    """Instances whose reservations it replaces: it is a conflict if one of them is not buried."""
 
 
 class Listed(NamedTuple):
@@ -217,12 +219,16 @@ async def update(
 
 
 async def amend(
-    store: Documents, key: DocumentKey, change: Callable[[T], tuple[T, R]], shape: Shape[T]
+    store: Documents,
+    key: DocumentKey,
+    change: Callable[[T], tuple[T, R]],
+    shape: Shape[T],
+    replaced_holders: Sequence[str] = (),
 ) -> R:
     """Apply a pure function that returns a new value and an answer, durably; return the answer.
 
     After a conflict the function is called again. Nothing is written if the value stays equal or
-    the function raises.
+    the function raises. Each call may set anew whose reservations it replaces.
     """
     await store.key_locks.acquire(key)
     try:
@@ -243,7 +249,11 @@ async def amend(
                 continue
             recalled = None
             try:
-                await _keep(store, key, shape, changed, revision)
+                if shape.is_empty(changed):
+                    await _drop(store, key, revision)
+                else:
+                    draft = seal(key, changed, shape, store.now_ms(), replaced_holders)
+                    await store.write(key, draft, revision)
             except Conflict:
                 continue
             return answer
@@ -269,12 +279,8 @@ async def _fetch(
     return shape.empty, 0
 
 
-async def _keep(
-    store: Documents, key: DocumentKey, shape: Shape[T], value: T, revision: int
-) -> None:
-    if not shape.is_empty(value):
-        await store.write(key, seal(key, value, shape, store.now_ms()), revision)
-    elif revision:
+async def _drop(store: Documents, key: DocumentKey, revision: int) -> None:
+    if revision:
         await store.delete(key, revision)
 
 
@@ -293,7 +299,13 @@ async def iterate_due(
         yield handed
 
 
-def seal(key: DocumentKey, value: T, shape: Shape[T], now_ms: int) -> SealedDocument:
+def seal(
+    key: DocumentKey,
+    value: T,
+    shape: Shape[T],
+    now_ms: int,
+    replaced_holders: Sequence[str] = (),
+) -> SealedDocument:
     """Encode a value as the document of a session."""
     own = shape.encode(value)
     if not ENVELOPE.isdisjoint(own):
@@ -312,7 +324,7 @@ def seal(key: DocumentKey, value: T, shape: Shape[T], now_ms: int) -> SealedDocu
             f"The session's state would take {len(document)} bytes; "
             f"at most {LARGEST_DOCUMENT} are allowed."
         )
-    return SealedDocument(document, now_ms, _due(value, shape))
+    return SealedDocument(document, now_ms, _due(value, shape), tuple(replaced_holders))
 
 
 def unseal(key: DocumentKey, stored: Stored, shape: Shape[T]) -> T:

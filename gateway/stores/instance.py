@@ -32,6 +32,9 @@ class Instance(Protocol):
     def may_be_buried(self, holder: str) -> bool:
         """Return whether what this instance holds may perhaps be taken; the store decides it."""
 
+    def note_living(self, holder: str) -> None:
+        """Note that an instance is not buried."""
+
 
 class LoneInstance:
     """The one process of an embedded store: it is always trusted."""
@@ -49,3 +52,6 @@ class LoneInstance:
     def may_be_buried(self, holder: str) -> bool:
         """Return True: whoever held something is gone, since this process came after it."""
         return True
+
+    def note_living(self, holder: str) -> None:
+        """Do nothing: there is no other."""

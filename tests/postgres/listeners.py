@@ -10,9 +10,10 @@ from gateway.stores.hints import SessionHints
 from gateway.stores.postgres.bus import PostgresBus
 from gateway.stores.postgres.connection import Connector
 from gateway.stores.postgres.database import Database
-from gateway.stores.postgres.instance_tables import TABLES
+from gateway.stores.postgres.documents import PostgresDocuments
 from gateway.stores.postgres.instances import BURY, SharedInstance, read_boot_ms
 from gateway.stores.postgres.listener import Listener
+from gateway.stores.postgres.migrations import FIRST
 
 from .conftest import Notes
 from .server import make_schema_name, shared_server
@@ -29,6 +30,7 @@ class Node:
     bus: PostgresBus
     hints: SessionHints
     listener: Listener
+    documents: PostgresDocuments
 
 
 @dataclass
@@ -54,7 +56,8 @@ class Schema:
         listener = Listener(connector, f"{self.name}_wake", instance, bus, self.notes)
         await listener.start()
         try:
-            yield Node(instance, bus, hints, listener)
+            documents = PostgresDocuments(self.database, instance, hints, lambda *_: None)
+            yield Node(instance, bus, hints, listener, documents)
         finally:
             await listener.aclose()
 
@@ -88,7 +91,7 @@ async def schema(notes: Notes) -> AsyncIterator[Schema]:
     await database.start()
     try:
         await database.run(f"CREATE SCHEMA {name}")
-        for statement in TABLES:
+        for statement in FIRST.statements:
             await database.run(statement)
         yield Schema(name, database, notes)
     finally:

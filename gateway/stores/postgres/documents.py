@@ -36,6 +36,9 @@ INSERT = """INSERT INTO @documents AS d
     WHERE d.revision = excluded.revision"""
 UPDATE = """UPDATE @documents SET revision = $4, due_ms = $5, updated_ms = $6, document = $7
     WHERE owner = $1 AND session = $2 AND kind = $3 AND revision IN ($8, $4)"""
+# Reservations are only taken over from the dead.
+UPDATE_FROM_BURIED = f"""{UPDATE}
+    AND NOT EXISTS (SELECT 1 FROM @instances WHERE id = ANY($9) AND NOT buried)"""
 DELETE = """DELETE FROM @documents
     WHERE owner = $1 AND session = $2 AND kind = $3 AND revision = $4"""
 DELETE_ANY = "DELETE FROM @documents WHERE owner = $1 AND session = $2 AND kind = $3"
@@ -148,7 +151,9 @@ class PostgresDocuments:
         drawn = randbits(REVISION_BITS) or 1
         values = (*_columns(key), drawn, draft.due_ms, draft.updated_ms, draft.document)
         statement = UPDATE if revision else INSERT
-        known = (revision,) if revision else ()
+        known: tuple[object, ...] = (revision,) if revision else ()
+        if draft.replaced_holders:
+            statement, known = UPDATE_FROM_BURIED, (revision, list(draft.replaced_holders))
 
         async def work(connection: Connection) -> int:
             return await connection.run(statement, *values, *known)

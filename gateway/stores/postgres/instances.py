@@ -118,6 +118,10 @@ class SharedInstance:
         """Return whether this instance was not among the living at the last beat."""
         return holder not in self.living
 
+    def note_living(self, holder: str) -> None:
+        """Note that an instance is not buried; the next beat says it anew."""
+        self.living |= {holder}
+
     @property
     def beat_seconds(self) -> float:
         """How long after the last beat the next one is due."""
