@@ -65,7 +65,7 @@ CORS_EXPOSED = (
     b"x-holdgate-directive, x-holdgate-event-id, retry-after, retry-after-ms, x-should-retry, "
     b"x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, "
     b"x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, "
-    b"x-holdgate-instance"
+    b"x-holdgate-instance, x-holdgate-state"
 )
 
 

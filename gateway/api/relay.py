@@ -284,6 +284,8 @@ def _begin(answer: ClientResponse, session: str | None, view: SessionView) -> Nu
     """Have the answer tell its session, and what became of directives."""
     if session is not None or view.report:
         headers = () if session is None else session_header(session)
+        if view.is_away:
+            headers += ((b"x-holdgate-state", b"away"),)
         if view.report:
             headers += ((b"x-holdgate-directive", view.report.encode("ascii", "replace")),)
         answer.also(headers)

@@ -50,9 +50,10 @@ from gateway.reminders.holds import Holds
 from gateway.reminders.reminder_documents import SHAPE as REMINDERS
 from gateway.sessions.call_signatures import SHAPE as SIGNATURES
 from gateway.sessions.session_request import SHAPE
-from gateway.stores import open_documents
+from gateway.stores import Documents, Rows, open_documents
 from gateway.stores.documents import Shape
-from gateway.stores.urls import open_rows
+from gateway.stores.shared import is_shared
+from gateway.stores.urls import open_rows, open_shared
 
 SHUTDOWN_SECONDS = 1.0
 INSTANCE_LENGTH = 8
@@ -304,12 +305,12 @@ class Gateway:
         shapes: list[Shape[Any]] = [SHAPE, SIGNATURES, REMINDERS, ANSWERS]
         # What is stored is dated by the same clock that reminders go by.
         now_ms = self.clock.now_ms
+        if is_shared(url):
+            return self._make_services(*await self._open_shared())
         store = await open_documents(
             url, session_dir, shapes, now_ms=now_ms, on_quarantine=self._note_quarantined
         )
         self._stack.push_async_callback(store.aclose)
-        if not store.instance.is_alone:
-            self.use_instance(lambda: store.instance.id)
         # Leases end by the host's time.
         rows = await open_rows(
             url,
@@ -320,6 +321,18 @@ class Gateway:
             on_quarantine=self._note_quarantined,
         )
         self._stack.push_async_callback(rows.aclose)
+        return self._make_services(store, rows)
+
+    async def _open_shared(self) -> tuple[Documents, Rows]:
+        settings = wiring.store_settings(self.config)
+        shared = await open_shared(
+            settings, self.clock.now_ms, self._note_quarantined, self.event_log.note
+        )
+        self._stack.push_async_callback(shared.aclose)
+        self.use_instance(lambda: shared.documents.instance.id)
+        return shared.documents, shared.rows
+
+    def _make_services(self, store: Documents, rows: Rows) -> GatewayServices:
         base = GatewayCore(
             self.config,
             self.exchanges,

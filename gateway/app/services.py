@@ -95,7 +95,9 @@ class GatewayServices:
         rules = wiring.reminder_rules(config)
         self.reminders = ReminderService(store, clock, rules, note, tick_ms=tick_ms)
         self.deliveries = OutboxQueue(rows.deliveries, note)
+        self.deliveries.entries = store.entries
         self.job_index = JobIndex(store.hints)
+        self.job_index.entries = store.entries
         if not config.cron.enabled:
             # Without a scheduler nobody else loads it.
             self.job_index.load(())

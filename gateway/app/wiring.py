@@ -40,6 +40,7 @@ from gateway.reminders.tool_scope import TimeSettings
 from gateway.routing import Health, Models, PublicModel, every_model
 from gateway.sessions.model import StopRules
 from gateway.sessions.session_request import SessionSettings
+from gateway.stores.shared import SharedSettings, is_shared
 from gateway.usage.limits_model import Budget, OwnerBounds
 from gateway.usage.model import PriceList, make_price
 from gateway.wire.heartbeats import Heartbeats
@@ -137,10 +138,17 @@ def clock_of(config: Config) -> Clock:
         return SystemClock()
     # The section has every setting, under the same name.
     settings = msgspec.convert(section, NtpSettings, from_attributes=True)
-    # The offset is the host's, whatever store its sessions are kept in.
-    in_memory = config.store.url == "memory:"
+    # The offset is the host's, whatever store its sessions are kept in; several processes of a host
+    # do not share a file.
+    in_memory = config.store.url == "memory:" or is_shared(config.store.url)
     path = None if in_memory else Path(config.server.session_dir) / "clock" / "ntp-state.json"
     return NtpClock(settings, path)
+
+
+def store_settings(config: Config) -> SharedSettings:
+    """Return where the store is that many instances share."""
+    # The section has every setting, under the same name.
+    return msgspec.convert(config.store, SharedSettings, from_attributes=True)
 
 
 def _declaration(text: str) -> ToolDeclaration:

@@ -27,7 +27,9 @@ NEEDED_PRICES = ("input", "output")
 HIGHEST_PRICE = 1_000_000
 # Then the cost of a token is a whole number of millionths of a millionth of a dollar.
 PRICE_DIGITS = 6
-LATER_STORES = frozenset({"postgresql", "postgres"})
+POSTGRES = ("postgresql://", "postgres://")
+# Of a name in PostgreSQL, beside what is added for a channel.
+LONGEST_SCHEMA = 50
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -200,11 +202,22 @@ def time_zone(value: str) -> Iterator[str]:
 
 def store_url(value: str) -> Iterator[str]:
     """Accept the stores this version has."""
-    scheme = value.partition(":")[0]
-    if scheme in LATER_STORES:
-        yield f"{scheme} stores come in a later version; leave it empty for the embedded store"
-    elif value not in ("", "memory:") and not re.fullmatch(r"sqlite:///.+", value):
+    if value in ("", "memory:") or value.startswith(POSTGRES):
+        return
+    if not re.fullmatch(r"sqlite:///.+", value):
         yield 'must be "", sqlite:///path, memory: or postgresql://…'
+
+
+def postgres_url(value: str) -> Iterator[str]:
+    """Accept the address of a PostgreSQL, or nothing."""
+    if value and not value.startswith(POSTGRES):
+        yield "must be postgresql://…, or empty"
+
+
+def schema_name(value: str) -> Iterator[str]:
+    """Accept a name that PostgreSQL keeps whole."""
+    if len(value.encode()) > LONGEST_SCHEMA or not value.isprintable():
+        yield f"must be at most {LONGEST_SCHEMA} printable characters"
 
 
 def _header_name(name: str) -> Iterator[str]:

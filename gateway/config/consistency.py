@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from ipaddress import ip_address
 
 from gateway.config.budgets import read_budget
+from gateway.config.checks import POSTGRES
 from gateway.config.presets import NO_PRESET, PRESETS
 from gateway.config.problems import Problem, hint, quote_short
 from gateway.config.sections import Config, UpstreamSection
@@ -25,6 +26,7 @@ NO_PRICES = "a budget in USD needs prices, which only [[models]] have; there are
 KEY_FORMS = ("api_key_env", "api_key_command", "api_key")
 # Transports that are a package of their own, and an extra of ours.
 EXTRA_TRANSPORTS = ("httpx2",)
+POSTGRES_DRIVER = "asyncpg"
 
 Rule = Callable[[Config], Iterator[Problem]]
 
@@ -131,6 +133,16 @@ def transports_have_packages(config: Config) -> Iterator[Problem]:
             )
 
 
+def stores_have_packages(config: Config) -> Iterator[Problem]:
+    """PostgreSQL can be chosen where its driver is."""
+    if config.store.url.startswith(POSTGRES) and find_spec(POSTGRES_DRIVER) is None:
+        yield Problem(
+            "store.url",
+            f"the package {POSTGRES_DRIVER} is not installed; "
+            "run: pip install 'holdgate[postgres]'",
+        )
+
+
 def strangers_need_a_key(config: Config) -> Iterator[Problem]:
     """Without keys only this machine is served."""
     if not config.keys and not _is_loopback(config.server.host):
@@ -193,6 +205,7 @@ RULES: tuple[Rule, ...] = (
     presets_are_complete,
     upstreams_get_one_key,
     transports_have_packages,
+    stores_have_packages,
     strangers_need_a_key,
     workers_share_a_store,
     webhooks_have_owners,

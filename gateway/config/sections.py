@@ -26,7 +26,6 @@ from gateway.config.checks import (
     price,
     printable,
     route,
-    store_url,
     time_zone,
     url_path,
     variable,
@@ -44,6 +43,7 @@ from gateway.config.choices import (
     Transport,
 )
 from gateway.config.secret import Secret, Url
+from gateway.config.store_section import StoreSection
 
 KB = 1024
 MB = 1024 * KB
@@ -330,17 +330,6 @@ class CronSection:
     offer_to_clients: Annotated[
         bool, "Whether relay sessions have the `schedule_task` tool, too."
     ] = False
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSection:
-    """Where state is kept."""
-
-    url: Annotated[
-        Url,
-        store_url,
-        "Empty: embedded, below `server.session_dir`; `sqlite:///path`; `memory:` for tests.",
-    ] = field(default_factory=Url)
 
 
 @dataclass(frozen=True, slots=True)

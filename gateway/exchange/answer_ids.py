@@ -65,7 +65,12 @@ class AnswerIds:
         """Return what an answer is called upstream: the same, if nothing else is known."""
         key = DocumentKey(KIND, owner, seen)
         # To look for a name takes time by its length, and a client may send one of megabytes.
-        if len(seen) > LONGEST_ID or self.store.absent(key):
+        if len(seen) > LONGEST_ID:
+            return seen
+        entries = self.store.entries
+        if entries is not None and not await entries.look_also([(owner, seen)]):
+            return seen
+        if self.store.absent(key):
             return seen
         try:
             return (await fetch(self.store, key, SHAPE)).upstream_id or seen

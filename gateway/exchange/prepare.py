@@ -39,7 +39,8 @@ from gateway.sessions.identity import Identity, identify
 from gateway.sessions.request_kind import Sentinels, read_facts
 from gateway.sessions.service import Sessions, SessionView
 from gateway.sessions.session_request import KIND, Kind, SessionRequest
-from gateway.stores.documents import DocumentKey
+from gateway.stores.documents import DocumentKey, StoreUnavailable
+from gateway.stores.entries import SessionEntries
 from gateway.stores.hints import SessionHints
 from gateway.wire.http_client.upstream import Upstream
 
@@ -55,6 +56,7 @@ NO_CLIENT_KEY = (
     "gateway's key as x-holdgate-key."
 )
 
+AWAY = "The database cannot be used now; try again."
 NO_PATH = "No upstream of model '{}' has {}."
 
 
@@ -144,19 +146,25 @@ class ExchangePreparer:
         if limits is not None:
             limits.check(given.owner, given.dialect.name)
         request = _in_session(given, self.sessions.states.hints)
+        entries, session = self.sessions.states.store.entries, given.session
+        if entries is not None and session is not None and not await _look(entries, given):
+            given = self._leave_session(given, entries)
+            request = _in_session(given, self.sessions.states.hints)
         if not given.acts:
             view = await self.sessions.look(request)
         elif (seen := self.sessions.glance(request)) is not None:
             view = seen
         else:
             view = await self.sessions.enter(request, self.exchange_services.upstreams)
+        if session != given.session:
+            view = self.sessions.go_without(view, given.owner, session)
         observer = begin(view)
         models = self.models.of(given.owner)
         model = models.find(given.asked.model)
         routes = _find_routes(models, model, view)
         if self.client_keyed:
             routes = self._skip_keyless(routes, given.client_key)
-        # The first ones by place: with more than fifteen names, Python makes a dict for the call.
+        # By place: with more than fifteen names, Python makes a dict for the call.
         return Request(
             self.exchange_services,
             given.id,
@@ -179,6 +187,20 @@ class ExchangePreparer:
             allowance=limits.open(given.owner, given.dialect.name) if limits else None,
             source=given.source,
         )
+
+    def _leave_session(self, given: ExchangeInput, entries: SessionEntries) -> ExchangeInput:
+        """Return a request that goes on without its session, since the database is away.
+
+        The gateway keeps the conversations of agents, so there is nothing to go on with.
+        """
+        session = given.session
+        assert session is not None
+        if entries.refuses or given.is_composed:
+            raise StoreUnavailable(AWAY, retry_after=1)
+        if given.takes_over:
+            self.services.holds.end(given.owner, session)
+        belongs_to = given.belongs_to or session
+        return msgspec.structs.replace(given, session=None, main="", belongs_to=belongs_to)
 
     def prepare_unread(
         self, given: ExchangeInput, path: str, upstreams: Mapping[str, Upstream]
@@ -296,6 +318,12 @@ def _find_routes(models: Models, model: PublicModel, view: SessionView) -> tuple
     if forced is not None:
         raise NoRoute(f"No upstream offers {forced}; GET /v1/models lists what there is.")
     raise NoRoute(no_route(view.asked.model, routing))
+
+
+async def _look(entries: SessionEntries, given: ExchangeInput) -> bool:
+    """Find in one round trip all that the request needs to know of its session."""
+    keys = [(given.owner, name) for name in (given.session, given.main) if name]
+    return await entries.look(*keys)
 
 
 def _in_session(given: ExchangeInput, hints: SessionHints) -> SessionRequest:

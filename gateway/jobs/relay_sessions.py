@@ -22,6 +22,7 @@ from gateway.jobs.model import Job
 from gateway.sessions.request_kind import requester_of
 from gateway.stores.conversation_rows import ConversationRows, Snapshot
 from gateway.stores.documents import SessionKey, StoreUnavailable
+from gateway.stores.entries import FoundSession, SessionEntries
 from gateway.stores.hints import JOBS, SessionHints
 from gateway.stores.waiting import Unsubscribe, Watchers
 
@@ -54,6 +55,8 @@ class JobIndex:
         self._session_keys: dict[str, SessionKey] = {}
         self._watchers = Watchers()
         self._listeners: tuple[JobListener, ...] = ()
+        self.entries: SessionEntries | None = None
+        """What requests found of their sessions' jobs, in a store that instances share."""
         self._changed: set[str] | None = set()
         """The jobs that changed before all were loaded; None since then."""
 
@@ -139,12 +142,29 @@ class JobIndex:
 
     def has_jobs(self, owner: str, session: str) -> bool:
         """Return whether a relay session has jobs, enabled or not."""
-        return (owner, session) in self._jobs
+        if (owner, session) in self._jobs:
+            return True
+        found = self._find_current(owner, session)
+        return found is not None and found.has_jobs
+
+    def has_no_jobs(self, owner: str, session: str) -> bool:
+        """Return whether a relay session certainly has no jobs."""
+        if self.entries is not None:
+            return self.entries.has_no_jobs((owner, session)) and not self.has_jobs(owner, session)
+        return self.is_loaded and not self.has_jobs(owner, session)
+
+    def _find_current(self, owner: str, session: str) -> FoundSession | None:
+        entries = self.entries
+        return None if entries is None else entries.find_current(JOBS, (owner, session))
 
     def expecting(self, owner: str, session: str) -> int | None:
         """Return when a session's next run begins, a past time if one is running; None: never."""
         times = (_next(job) for job in self._jobs.get((owner, session), {}).values())
-        return min((time for time in times if time is not None), default=None)
+        soonest = min((time for time in times if time is not None), default=None)
+        found = self._find_current(owner, session)
+        if soonest is None and found is not None:
+            return found.next_run_ms
+        return soonest
 
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
         """Call the callback when that changes."""
@@ -233,8 +253,7 @@ class Snapshots:
 
     def needs_none(self, owner: str, session: str) -> bool:
         """Return without I/O whether a session has no jobs and no results wait for it."""
-        index = self._job_index
-        if not index.is_loaded or index.has_jobs(owner, session):
+        if not self._job_index.has_no_jobs(owner, session):
             return False
         return self._has_no_results(owner, session)
 

@@ -32,6 +32,8 @@ from gateway.stores.delivery_rows import (
     TellDelivered,
 )
 from gateway.stores.documents import SessionKey, StoreUnavailable
+from gateway.stores.entries import SessionEntries
+from gateway.stores.hints import ITEMS
 from gateway.stores.waiting import KeyLocks, Unsubscribe
 
 Note = Callable[..., None]
@@ -94,6 +96,8 @@ class OutboxQueue:
         """The reservations to be released in the store."""
         self._unread = False
         """Whether the items that waited at the start are not loaded yet."""
+        self.entries: SessionEntries | None = None
+        """What requests found waiting, in a store that instances share."""
 
     def __repr__(self) -> str:
         return f"<OutboxQueue for {len(self._waiting)} sessions, {self._ledger!r}>"
@@ -121,6 +125,7 @@ class OutboxQueue:
         self._grown[key] = self._grown.get(key, 0) + 1
         if self._grown[key] >= TRIMMED_AFTER:
             self._chores.rouse()
+        self._tell(key)
         self._ledger.wake(key)
 
     def look_again(self, owner: str, session: str) -> None:
@@ -128,8 +133,15 @@ class OutboxQueue:
         self._waiting[owner, session] = next(self._numbers)
         self._ledger.wake((owner, session))
 
+    def _tell(self, key: SessionKey) -> None:
+        """Tell all instances that what waits for a session has changed."""
+        if self.entries is not None:
+            self.entries.hints.tell(ITEMS, key)
+
     def idle(self, owner: str, session: str) -> bool:
-        """Return without I/O whether nothing waits."""
+        """Return without I/O whether nothing waits; where instances share it, True is certain."""
+        if self.entries is not None:
+            return self.entries.has_no_items((owner, session))
         return (owner, session) not in self._waiting
 
     def waiting_sessions(self, owner: str) -> list[str]:
@@ -147,19 +159,23 @@ class OutboxQueue:
     async def pending(self, owner: str, session: str) -> tuple[OutboxItem, ...]:
         """Return undelivered items, reserved or not; raise if the store is down."""
         key = (owner, session)
-        if key not in self._waiting:
+        if self.idle(owner, session):
             return ()
         # Locked, so that it does not overlap a write of deliveries (see the ledger).
         await self._locks.acquire(key)
         try:
             number = self._waiting.get(key)
-            items = await self.rows.pending(*key)
+            items = await self._read(key)
             if not items and self._waiting.get(key) == number:
                 self._waiting.pop(key, None)
         finally:
             self._locks.release(key)
         owed = self._ledger.list_owed(key)
         return tuple(item for item in items if item.id not in owed)
+
+    async def _read(self, key: SessionKey) -> list[OutboxItem]:
+        found = None if self.entries is None else self.entries.find_taken(key)
+        return await self.rows.pending(*key) if found is None else found.items
 
     async def reserve(
         self, owner: str, session: str, exchange_id: str, requester: Requester = UNKNOWN
@@ -236,7 +252,7 @@ class OutboxQueue:
         A turn that carries one of them now no longer delivers or releases it.
         """
         key = (owner, session)
-        if key not in self._waiting:
+        if self.idle(owner, session):
             return ()
         owed = self._ledger.list_owed(key)
         found = await self._deliver(key, tuple(one for one in ids if one not in owed), tell)
@@ -250,6 +266,7 @@ class OutboxQueue:
         """Delete a session's items and events."""
         key = (owner, session)
         await self.rows.forget(owner, session)
+        self._tell(key)
         self._waiting.pop(key, None)
         self._grown.pop(key, None)
         self._ledger.forget(key)
@@ -277,6 +294,7 @@ class OutboxQueue:
                 return await self.rows.deliver(*key, ids, tell)
             finally:
                 self._locks.release(key)
+                self._tell(key)
         raise StoreUnavailable("The store of deliveries does not answer; try again later.")
 
     async def write_delivered(self, key: SessionKey) -> None:

@@ -113,14 +113,22 @@ class ServerTools:
 
         The fast form of `begin`: nearly no session has anything due, and that is known without I/O.
         """
-        return self._begin([]) if self.claims.is_idle_now() else None
+        if not self.claims.is_idle_now():
+            return None
+        self._end_look()
+        return self._begin([])
 
     async def begin(self) -> tuple[Addition, ...]:
         """Return what is added to the client's request: the tools, what is due, the time."""
-        if self._scope.last_role == ASSISTANT:
-            return self._begin([])
-        claim = await self.claims.claim_due()
+        claim = None if self._scope.last_role == ASSISTANT else await self.claims.claim_due()
+        self._end_look()
         return self._begin([] if claim is None else self._describe(claim))
+
+    def _end_look(self) -> None:
+        """Have everything read anew from now on: the request goes out."""
+        entries = self._services.reminders.store.entries
+        if entries is not None:
+            entries.end()
 
     def _begin(self, due: list[Addition]) -> tuple[Addition, ...]:
         additions: list[Addition] = [DECLARATION] if self._offers_clock else []

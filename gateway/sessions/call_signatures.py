@@ -122,11 +122,14 @@ class CallSignatures:
         self, owner: str, session: str | None, dialect: Dialect, asked: ModelRequest
     ) -> dict[str, str]:
         """Return the signatures that a request may have to carry, by the ids of the calls."""
-        if session is not None:
-            return await self._read(DocumentKey(KIND, owner, session))
+        calls = () if session is not None else last_calls(dialect, asked)
+        names = [CALL + call for call in calls] if session is None else [session]
+        entries = self._store.entries
+        if entries is not None and not await entries.look_also([(owner, one) for one in names]):
+            return {}
         found: dict[str, str] = {}
-        for call in last_calls(dialect, asked):
-            found |= await self._read(DocumentKey(KIND, owner, CALL + call))
+        for name in names:
+            found |= await self._read(DocumentKey(KIND, owner, name))
         return found
 
     async def knows(self, owner: str, session: str) -> bool:

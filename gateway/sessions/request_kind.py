@@ -23,6 +23,7 @@ from gateway.sessions.identity import Requester
 from gateway.sessions.model import SessionState
 from gateway.sessions.session_request import SessionRequest
 from gateway.stores.documents import DocumentKey, StoreUnavailable
+from gateway.stores.entries import SessionEntries
 
 REMEMBERED_SESSIONS = 10_000
 MOST_LOOKED_UP = 64
@@ -132,8 +133,12 @@ class SideCalls:
     """Distinguishes the side calls of a session from its conversation."""
 
     def __init__(
-        self, reminders: ReminderService | None, snapshots: SnapshotSetters | None
+        self,
+        reminders: ReminderService | None,
+        snapshots: SnapshotSetters | None,
+        entries: SessionEntries | None = None,
     ) -> None:
+        self._entries = entries
         self._reminders = reminders
         self._snapshots = snapshots
         # By session, the digest of the system text of the last request that offered tools.
@@ -144,6 +149,8 @@ class SideCalls:
 
     def last_system(self, key: DocumentKey) -> str | None:
         """Return the system text's digest of the session's last request with tools, if known."""
+        if self._entries is not None and (found := self._entries.find_tools(key[1:])):
+            return found
         return self._last.get(key)
 
     def forget(self, key: DocumentKey) -> None:
@@ -181,12 +188,14 @@ class SideCalls:
         if asked.tools:
             last[key] = digest_system(request.dialect, asked)
             last.move_to_end(key)
+            if self._entries is not None:
+                self._entries.note_tools(key[1:], last[key])
             if len(last) > REMEMBERED_SESSIONS:
                 last.popitem(last=False)
             return False
         if asked.structured:
             return True
-        known = last.get(key)
+        known = self.last_system(key)
         return None if known is None else known != digest_system(request.dialect, asked)
 
     async def _find_setters(self, request: SessionRequest) -> set[str]:

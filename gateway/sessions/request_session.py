@@ -12,6 +12,7 @@ import anyio
 from gateway.exchange.additions import ToolResult
 from gateway.sessions.call_signatures import CallSignatures
 from gateway.sessions.directives.memory import NewestMessage
+from gateway.sessions.directives.routing import Routing
 from gateway.sessions.identity import Requester
 from gateway.sessions.model import (
     KeptTurn,
@@ -43,6 +44,7 @@ from gateway.stores.documents import (
     amend,
     fetch,
     iterate_due,
+    unseal,
 )
 from gateway.stores.hints import STATE
 
@@ -74,6 +76,15 @@ class SessionStates:
         except StoreUnavailable as error:
             self.note("session_not_read", owner=key.owner, session=key.session, why=error.message)
             return NEW
+
+    def recall_routing(self, owner: str, name: str) -> Routing:
+        """Return the routing that was in force when the state was seen last by this process."""
+        key = DocumentKey(KIND, owner, name)
+        stored = self.store.recall(key)
+        try:
+            return NEW.routing if stored is None else unseal(key, stored, SHAPE).routing
+        except StoreUnavailable:
+            return NEW.routing
 
     async def show(self, owner: str, name: str) -> SessionState:
         """Return a session's state; raise `StoreUnavailable` if the store is down."""

@@ -67,6 +67,8 @@ class SessionView(msgspec.Struct, frozen=True, gc=False):
     forced: Route | None = None
     report: str = ""
     """What became of the directives, as the answer header says it."""
+    is_away: bool = False
+    """Whether the session's state could not be read, so that the answer does without it."""
 
 
 class Sessions:
@@ -84,7 +86,7 @@ class Sessions:
         self.states = states
         self.offload = offload or Offload()
         self._reminders = reminders
-        self._side_calls = SideCalls(reminders, snapshots)
+        self._side_calls = SideCalls(reminders, snapshots, states.store.entries)
         states.on_forget = self._side_calls.forget
         self.services = SessionServices(states, settings, tracker, self._side_calls)
         self.sentinels = Sentinels(settings.compaction_sentinels, settings.side_call_sentinels)
@@ -137,6 +139,12 @@ class Sessions:
         self._log(request, report)
         session = RequestSession(self.services, request, state, kind, message)
         return SessionView(request.asked, kind, session, state.routing, forced, report.header())
+
+    def go_without(self, view: SessionView, owner: str, name: str | None) -> SessionView:
+        """Return a view for a session whose state is away: only the last known routing counts."""
+        assert name is not None
+        routing = self.states.recall_routing(owner, name)
+        return msgspec.structs.replace(view, routing=routing, is_away=True)
 
     async def look(self, request: SessionRequest) -> SessionView:
         """Return what is in force for a request whose directives do not act."""
@@ -191,7 +199,12 @@ class Sessions:
         if request.name is not None:
             return living(state, now_ms())
         found: list[KeptTurn] = []
-        for call in last_calls(request.dialect, request.asked):
+        calls, entries = last_calls(request.dialect, request.asked), self.states.store.entries
+        # All of them in one look; without one there is no time for them either.
+        keys = [(request.owner, CALL + call) for call in calls]
+        if keys and entries is not None and not await entries.look_also(keys):
+            return ()
+        for call in calls:
             state = await self.states.read(DocumentKey(KIND, request.owner, CALL + call))
             found += living(state, now_ms())
         return tuple(found)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from gateway.stores.documents import SessionKey
+from gateway.stores.hints import SessionKey
 
 
 class OutboxItem(msgspec.Struct, frozen=True):

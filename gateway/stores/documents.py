@@ -22,6 +22,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 import msgspec
 
 from gateway.errors import Unavailable
+from gateway.stores.entries import SessionEntries
 from gateway.stores.hints import SessionHints
 from gateway.stores.hints import SessionKey as SessionKey
 from gateway.stores.instance import Instance
@@ -140,6 +141,8 @@ class Documents(Protocol):
     hints: SessionHints
     """What changed lately; whoever changes documents tells it, the store does not."""
     instance: Instance
+    entries: SessionEntries | None
+    """What requests look at in one round trip; None where reading costs nothing."""
     """This process among those that share the store."""
 
     async def read(self, key: DocumentKey) -> Stored | None:

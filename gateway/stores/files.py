@@ -56,6 +56,7 @@ from gateway.stores.documents import (
     StoreUnavailable,
     sight,
 )
+from gateway.stores.entries import SessionEntries
 from gateway.stores.group_commit import (
     CLOSING_SECONDS,
     BatchWorker,
@@ -181,6 +182,7 @@ class Files:
         self.key_locks = KeyLocks()
         self.hints = SessionHints()
         self.instance: Instance = LoneInstance(now_ms)
+        self.entries: SessionEntries | None = None
         self.lock = directory.lock
         self._directory = directory
         self._root = str(directory.root)

@@ -15,6 +15,7 @@ from gateway.stores.documents import (
     Sighting,
     Stored,
 )
+from gateway.stores.entries import SessionEntries
 from gateway.stores.hints import SessionHints
 from gateway.stores.instance import Instance, LoneInstance
 from gateway.stores.waiting import KeyLocks, Unsubscribe, Watchers
@@ -28,6 +29,7 @@ class Memory:
         self.key_locks = KeyLocks()
         self.hints = SessionHints()
         self.instance: Instance = LoneInstance(now_ms)
+        self.entries: SessionEntries | None = None
         self._on_quarantine = on_quarantine
         self._documents: dict[DocumentKey, Stored] = {}
         self._index = DocumentIndex()

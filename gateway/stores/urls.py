@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 from gateway.stores.documents import Documents, OnQuarantine, Shape, StoreUnavailable
 from gateway.stores.files import Files, open_files
 from gateway.stores.memory import Memory
 from gateway.stores.rows import Rows
+from gateway.stores.shared import SharedSettings
 from gateway.stores.sqlite.documents import Sqlite, open_sqlite
 from gateway.stores.sqlite.rows import (
     RowServices,
@@ -21,6 +23,7 @@ from gateway.stores.sqlite.rows import (
 )
 
 SQLITE = "sqlite:///"
+NO_DRIVER = "The package {} is not installed; run: pip install 'holdgate[postgres]'."
 
 
 def system_ms() -> int:
@@ -72,6 +75,36 @@ async def open_rows(
     if isinstance(documents, Memory):
         return open_memory_rows(services)
     raise StoreUnavailable(f'No store of rows is known for "{url.partition(":")[0]}:".')
+
+
+class SharedStore(Protocol):
+    """The store of a `postgresql://` URL."""
+
+    @property
+    def documents(self) -> Documents:
+        """Its documents."""
+
+    @property
+    def rows(self) -> Rows:
+        """Its rows."""
+
+    async def aclose(self) -> None:
+        """Finish pending writes, and release all resources."""
+
+
+async def open_shared(
+    settings: SharedSettings,
+    now_ms: Callable[[], int],
+    on_quarantine: OnQuarantine,
+    note: Callable[..., None],
+) -> SharedStore:
+    """Open a store that many instances share; its driver is an extra, so only now imported."""
+    try:
+        opener = import_module("gateway.stores.postgres.store").open_postgres
+    except ModuleNotFoundError as error:
+        raise StoreUnavailable(NO_DRIVER.format(error.name)) from error
+    opened: SharedStore = await opener(settings, now_ms, on_quarantine, note)
+    return opened
 
 
 def sqlite_path(url: str) -> Path:

@@ -75,6 +75,13 @@ offer_to_clients = false
 
 [store]
 url = ""
+listen_url = ""
+schema = "holdgate"
+lease_ms = 15000
+entry_ms = 250
+poll_ms = 15000
+connections = 6
+outage = "relay"
 
 [limits]
 body_bytes = 20971520

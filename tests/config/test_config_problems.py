@@ -42,8 +42,12 @@ ONE_MISTAKE = {
     "[clock]\nhold_max_sm = 1": ("clock.hold_max_sm: unknown key; did you mean clock.hold_max_ms?"),
     "[clock]\nholdMaxSm = 1": "clock.holdMaxSm: unknown key; did you mean clock.hold_max_ms?",
     "[clock.ntp]\nserver = []": "clock.ntp.server: unknown key; did you mean clock.ntp.servers?",
-    "[store]\nxyz = 1": "store.xyz: unknown key; valid are url",
-    '[store]\n"a\\nb" = 1': 'store."a\\nb": unknown key; valid are url',
+    "[store]\nxyz = 1": "store.xyz: unknown key; valid are url, listen_url, schema, lease_ms, "
+    "entry_ms, poll_ms, connections, outage",
+    '[store]\n"a\\nb" = 1': (
+        'store."a\\nb": unknown key; valid are url, listen_url, schema, lease_ms, entry_ms, poll_ms, '
+        "connections, outage"
+    ),
     "[clok]\nenabled = true": "clok: unknown section; did you mean clock?",
     "[budgets]\nx = 1": (
         "budgets: unknown section; valid are server, upstreams, models, keys, clock, directives, "
@@ -370,13 +374,11 @@ ONE_MISTAKE = {
         "server.workers: 4 workers need a store that processes can share, "
         "which comes in a later version"
     ),
-    **{
-        f'[store]\nurl = "{scheme}"': (
-            f"store.url: {scheme.partition(':')[0]} stores come in a later version; "
-            "leave it empty for the embedded store"
-        )
-        for scheme in ("postgresql://u:p@h/d", "postgres://u:p@h/d")
-    },
+    '[store]\nlisten_url = "h"': "store.listen_url: must be postgresql://…, or empty",
+    "[store]\nlease_ms = 1000": "store.lease_ms: 1000 is out of range; it must be at least 3000",
+    '[store]\nschema = ""': "store.schema: must not be empty",
+    f'[store]\nschema = "{51 * "s"}"': "store.schema: must be at most 50 printable characters",
+    '[store]\noutage = "wait"': 'store.outage: "wait" is not one of relay, refuse',
     **{
         f'[store]\nurl = "{url}"': (
             'store.url: must be "", sqlite:///path, memory: or postgresql://…'

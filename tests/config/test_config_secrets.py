@@ -96,7 +96,7 @@ LEAKS = (
     SECRETIVE.replace(f'"{CANARY}"', f'"{CANARY}\\n"'),
     SECRETIVE.replace("key = ", "key_sha256 = "),
     SECRETIVE.replace(f'"{CANARY}"', f'"{CANARY}'),
-    SECRETIVE + f'[store]\nurl = "postgresql://u:{CANARY}@db.example/d"',
+    SECRETIVE + f'[store]\nlisten_url = "mysql://u:{CANARY}@db.example/d"',
     SECRETIVE + f'[store]\nurl = "{CANARY}:{CANARY}@db.example"',
 )
 

@@ -21,6 +21,7 @@ from gateway.stores.documents import (
     Stored,
     StoreUnavailable,
 )
+from gateway.stores.entries import FoundDocument, SessionEntries
 from gateway.stores.hints import SessionHints
 from gateway.stores.instance import Instance
 from gateway.stores.postgres.connection import Connection
@@ -123,6 +124,8 @@ class PostgresDocuments:
         self.key_locks = KeyLocks()
         self.hints = hints
         self.memory = DocumentMemory()
+        self.entries: SessionEntries | None = None
+        """What requests look at; set by who opens the store."""
         self._database = database
         self._on_quarantine = on_quarantine
         self._watchers = Watchers()
@@ -131,8 +134,9 @@ class PostgresDocuments:
         return f"<PostgresDocuments in {self._database!r}>"
 
     def absent(self, key: DocumentKey) -> bool:
-        """Return False: another instance may have written it."""
-        return False
+        """Return whether the last look of a request found none, and no hint told of one since."""
+        entries = self.entries
+        return entries is not None and entries.has_no_document(key.kind, key[1:])
 
     def recall(self, key: DocumentKey) -> Stored | None:
         """Return without I/O what the document was when it was seen last, if that is known."""
@@ -140,6 +144,12 @@ class PostgresDocuments:
 
     async def read(self, key: DocumentKey) -> Stored | None:
         """Return the document, or None if there is none."""
+        if self.entries is not None and (found := self.entries.find_taken(key[1:])) is not None:
+            seen = found.documents.get(key.kind)
+            if seen is None:
+                return None
+            if seen.document is not None:
+                return self.memory.put(key, seen.revision, seen.document)
         rows = await self._database.ask(READ, *_columns(key))
         if not rows:
             self.memory.drop(key)
@@ -160,9 +170,11 @@ class PostgresDocuments:
 
         written = await self._database.use(work, partial(self._settle, key))
         if not written:
-            self.memory.drop(key)
+            self._forget(key)
             raise Conflict(OTHERS_CHANGED)
         self.memory.put(key, drawn, draft.document)
+        if self.entries is not None:
+            self.entries.note_written(key.kind, key[1:], FoundDocument(drawn, draft.document))
         return drawn
 
     async def delete(self, key: DocumentKey, revision: int | None = None) -> None:
@@ -179,7 +191,10 @@ class PostgresDocuments:
         self.memory.drop(key)
         deleted = await self._database.use(work, partial(self._settle, key))
         if deleted or revision is None:
+            if self.entries is not None:
+                self.entries.note_written(key.kind, key[1:], None)
             return
+        self._forget(key)
         if attempts > 1:
             # It is gone: by the first attempt, or by somebody else.
             raise StoreUnavailable("Whether the state was deleted is not known; try again.")
@@ -187,7 +202,7 @@ class PostgresDocuments:
 
     async def set_aside(self, key: DocumentKey, revision: int, reason: str) -> None:
         """Move a corrupt document to its own table, if it still has this revision."""
-        self.memory.drop(key)
+        self._forget(key)
         values = (*_columns(key), revision, self.now_ms(), reason)
         if await self._database.run(SET_ASIDE, *values):
             self._settle(key, 1)
@@ -228,6 +243,12 @@ class PostgresDocuments:
     async def aclose(self) -> None:
         """Finish what was submitted, and close the connections."""
         await self._database.aclose()
+
+    def _forget(self, key: DocumentKey) -> None:
+        """Have the document read anew."""
+        self.memory.drop(key)
+        if self.entries is not None:
+            self.entries.end()
 
     def _settle(self, key: DocumentKey, changed: int) -> None:
         if changed:

@@ -20,6 +20,7 @@ from gateway.stores.documents import (
     Stored,
     StoreUnavailable,
 )
+from gateway.stores.entries import SessionEntries
 from gateway.stores.hints import SessionHints
 from gateway.stores.instance import Instance, LoneInstance
 from gateway.stores.sqlite.database import prove
@@ -93,6 +94,7 @@ class Sqlite:
         self.key_locks = KeyLocks()
         self.hints = SessionHints()
         self.instance: Instance = LoneInstance(now_ms)
+        self.entries: SessionEntries | None = None
         self.engine = file_engine(path, lock.hold)
         self._path = path
         self._lock = lock
