@@ -26,13 +26,11 @@ def _find_overrides(arguments: argparse.Namespace) -> Mapping[str, object]:
     return {name: value for name, value in given.items() if "." in name and value is not None}
 
 
-def find_source(arguments: argparse.Namespace) -> ConfigSource:
-    """Return where the configuration of a command comes from."""
+def _find_source(arguments: argparse.Namespace) -> ConfigSource:
     return ConfigSource(arguments.config, os.environ, _find_overrides(arguments), Path.cwd())
 
 
-def load_config(source: ConfigSource) -> Config | None:
-    """Return the configuration; None if it has mistakes, which are printed."""
+def _load_config(source: ConfigSource) -> Config | None:
     try:
         return source.load()
     except ConfigError as error:
@@ -42,7 +40,7 @@ def load_config(source: ConfigSource) -> Config | None:
 
 def run_check(arguments: argparse.Namespace) -> int:
     """Print the effective configuration, or every mistake in it."""
-    config = load_config(find_source(arguments))
+    config = _load_config(_find_source(arguments))
     if config is None:
         return 1
     print(render(config))
@@ -52,8 +50,8 @@ def run_check(arguments: argparse.Namespace) -> int:
 def run_serve(arguments: argparse.Namespace) -> int:
     """Run the gateway until it is told to stop."""
     take_hangup_signal()
-    source = find_source(arguments)
-    config = load_config(source)
+    source = _find_source(arguments)
+    config = _load_config(source)
     if config is None:
         return 1
     form, count = config.server.log_format, config.server.workers

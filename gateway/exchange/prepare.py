@@ -139,8 +139,7 @@ class ExchangePreparer:
         """Enter the session, find the routes, and give the exchange all that it may have.
 
         `begin` hears what the session says of the request before anything else can go wrong, and
-        returns who observes. Raises `LimitExceeded` before anything of the request acts, and
-        `ModelNotFound`, `NoRoute` and `Unauthorized`.
+        returns who observes. Raises `LimitExceeded` before anything acts, and `ModelNotFound` etc.
         """
         limits = self.limits
         if limits is not None:
@@ -148,8 +147,7 @@ class ExchangePreparer:
         request = _in_session(given, self.sessions.states.hints)
         entries, session = self.sessions.states.store.entries, given.session
         if entries is not None and session is not None and not await _look(entries, given):
-            given = self._leave_session(given, entries)
-            request = _in_session(given, self.sessions.states.hints)
+            given, request = self._leave_session(given, entries)
         if not given.acts:
             view = await self.sessions.look(request)
         elif (seen := self.sessions.glance(request)) is not None:
@@ -188,7 +186,9 @@ class ExchangePreparer:
             source=given.source,
         )
 
-    def _leave_session(self, given: ExchangeInput, entries: SessionEntries) -> ExchangeInput:
+    def _leave_session(
+        self, given: ExchangeInput, entries: SessionEntries
+    ) -> tuple[ExchangeInput, SessionRequest]:
         """Return a request that goes on without its session, since the database is away.
 
         The gateway keeps the conversations of agents, so there is nothing to go on with.
@@ -200,7 +200,8 @@ class ExchangePreparer:
         if given.takes_over:
             self.services.holds.end(given.owner, session)
         belongs_to = given.belongs_to or session
-        return msgspec.structs.replace(given, session=None, main="", belongs_to=belongs_to)
+        given = msgspec.structs.replace(given, session=None, main="", belongs_to=belongs_to)
+        return given, _in_session(given, self.sessions.states.hints)
 
     def prepare_unread(
         self, given: ExchangeInput, path: str, upstreams: Mapping[str, Upstream]
