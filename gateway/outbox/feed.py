@@ -71,13 +71,12 @@ class Feed:
         """Append an event, once for each kind and key; return False if the store is down."""
         event = self.make_event(owner, session, kind, key, data)
         try:
-            kept = await self.rows.note(event)
+            await self.rows.note(event)
         except StoreUnavailable as error:
             why = error.message
             self.note("event_not_kept", owner=owner, session=session, kind=kind, why=why)
             return False
-        if kept is not None:
-            self.announce(owner, session)
+        self.announce(owner, session)
         return True
 
     def announce(self, owner: str, session: str) -> None:

@@ -50,9 +50,11 @@ class PostgresRowBackend:
         self._is_made = False
 
     @asynccontextmanager
-    async def opened(self, connections: int = CONNECTIONS) -> AsyncIterator[OpenedRows]:
+    async def opened(
+        self, connections: int = CONNECTIONS, kind: type[Database] = Database
+    ) -> AsyncIterator[OpenedRows]:
         """Open the rows as one more instance, and close them in the end."""
-        database = Database(Connector(self.url, self.schema), connections, self._note)
+        database = kind(Connector(self.url, self.schema), connections, self._note)
         await database.start()
         try:
             await self._make(database)

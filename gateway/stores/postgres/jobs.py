@@ -166,7 +166,16 @@ class PostgresJobs:
 
     async def give_back(self, run_id: str, change: Callable[[Job, Run], Job]) -> Job | None:
         """Delete the row of a running run, and change its job."""
-        return await self._change(partial(run_ends.give_back, run_id, self._me, change))
+        done: list[Job] = []
+
+        async def work(connection: Connection) -> Job | None:
+            job = await run_ends.give_back(run_id, self._me, change, connection)
+            if job is None and done and await self._find(done[0].job_id, None, connection):
+                return done[0]
+            done[:] = [job] if job is not None else []
+            return job
+
+        return await self._change(work)
 
     async def end_lapsed(
         self,
@@ -207,7 +216,14 @@ class PostgresJobs:
 
     async def settle_owed(self, run_id: str, item: OutboxItem | None = None) -> bool:
         """Mark a run's result as returned; an item is added to the session's queue."""
-        return await self._change(partial(run_ends.settle_owed, run_id, item, self._me))
+        is_done = False
+
+        async def work(connection: Connection) -> bool:
+            nonlocal is_done
+            is_done = await run_ends.settle_owed(run_id, item, self._me, connection) or is_done
+            return is_done
+
+        return await self._change(work)
 
     async def forget(self, owner: str, session: str) -> int:
         """Delete the jobs of a session, with their runs; return how many."""
