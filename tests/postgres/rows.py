@@ -39,32 +39,40 @@ class OpenedRows(PostgresRows):
 class PostgresRowBackend:
     """Where rows are, what was reported and logged, and what time it is."""
 
-    def __init__(self, name: str = "postgres") -> None:
+    def __init__(self, name: str = "postgres", url: str = "", schema: str = "") -> None:
         self.name = name
-        self.url = shared_server().url if name == "postgres" else shared_pooler().url
-        self.schema = make_schema_name()
+        server = shared_server if name == "postgres" else shared_pooler
+        self.url = url or server().url
+        self.schema = schema or make_schema_name()
         self.now_ms = NOON
         self.lease_ms = 0
         self.quarantined: list[tuple[str, str]] = []
         self.notes: list[str] = []
-        self._is_made = False
+        self._is_made = bool(schema)
 
     @asynccontextmanager
     async def opened(
         self, connections: int = CONNECTIONS, kind: type[Database] = Database
     ) -> AsyncIterator[OpenedRows]:
         """Open the rows as one more instance, and close them in the end."""
+        rows = await self.connect(connections, kind)
+        try:
+            with anyio.fail_after(60):
+                yield rows
+        finally:
+            await rows.database.aclose()
+
+    async def connect(
+        self, connections: int = CONNECTIONS, kind: type[Database] = Database
+    ) -> OpenedRows:
+        """Open the rows as one more instance; its database is to be closed in the end."""
         database = kind(Connector(self.url, self.schema), connections, self._note)
         await database.start()
-        try:
-            await self._make(database)
-            instance = SharedInstance(LEASE_MS, "host", "build", self._note)
-            await database.use(instance.beat)
-            services = SharedServices(database, instance, self._now, self._report, self._note)
-            with anyio.fail_after(60):
-                yield OpenedRows(services)
-        finally:
-            await database.aclose()
+        await self._make(database)
+        instance = SharedInstance(LEASE_MS, "host", "build", self._note)
+        await database.use(instance.beat)
+        services = SharedServices(database, instance, self._now, self._report, self._note)
+        return OpenedRows(services)
 
     async def _make(self, database: Database) -> None:
         if not self._is_made:

@@ -26,14 +26,15 @@ from gateway.jobs.schedule.model import next_due
 from gateway.stores import Conflict, Rows
 from gateway.stores.delivery_rows import OutboxItem
 from gateway.stores.job_rows import Claimed
+from tests.postgres.rows import PostgresRowBackend
 
 from .row_backends import (
     STEP,
-    RowBackend,
     claim_one,
     cut,
     due,
     ended,
+    find_backend,
     idle,
     job,
     manually,
@@ -52,6 +53,8 @@ class AgainstLists(RuleBasedStateMachine):
     """The rows, and what they should be: jobs and runs in order, leases, what is owed and waits."""
 
     backend_name: ClassVar[str]
+    has_leases: ClassVar[bool] = True
+    """Whether each run has a lease; on PostgreSQL it is the instance's."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +65,7 @@ class AgainstLists(RuleBasedStateMachine):
         self.items: list[OutboxItem] = []
         self.delivered: set[str] = set()
         self.directory = tempfile.TemporaryDirectory()
-        self.backend = RowBackend(self.backend_name, Path(self.directory.name))
+        self.backend = find_backend(self.backend_name, Path(self.directory.name))
         self.runner = asyncio.Runner()
         self.serial = 0
         self.rows: Rows = self.run(self.open())
@@ -72,6 +75,10 @@ class AgainstLists(RuleBasedStateMachine):
 
     async def open(self) -> Rows:
         self.stack = AsyncExitStack()
+        if isinstance(self.backend, PostgresRowBackend):
+            shared = await self.backend.connect()
+            self.stack.push_async_callback(shared.database.aclose)
+            return shared
         documents = await self.backend.documents()
         self.stack.push_async_callback(documents.aclose)
         rows = await self.backend.rows(documents)
@@ -177,7 +184,7 @@ class AgainstLists(RuleBasedStateMachine):
     def some_run(self, data: st.DataObject) -> Run:
         return data.draw(st.sampled_from(self.runs))
 
-    @precondition(lambda self: self.runs)
+    @precondition(lambda self: self.runs and self.has_leases)
     @rule(data=st.data(), holder=st.sampled_from(["me", "me", "you"]), until_ms=st.integers(1, 9))
     def extend(self, data: st.DataObject, holder: str, until_ms: int) -> None:
         run = self.some_run(data)
@@ -220,6 +227,7 @@ class AgainstLists(RuleBasedStateMachine):
         gone = {r.run_id for r in old if r.status != "running" and r.run_id not in self.owed}
         self.runs = [run for run in self.runs if run.run_id not in gone]
 
+    @precondition(lambda self: self.has_leases)
     @rule(before_ms=st.integers(1, 10))
     def lapse(self, before_ms: int) -> None:
         ended_runs = self.run(self.rows.jobs.end_lapsed(before_ms, cut))
