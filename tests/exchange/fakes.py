@@ -344,7 +344,9 @@ class FakeStore(Memory):
 
 
 class FakeDeliveries:
-    """The rows of results that wait for sessions."""
+    """The rows of results that wait for sessions, in a store of one process."""
+
+    is_shared = False
 
     def __init__(self) -> None:
         self.items: list[OutboxItem] = []
@@ -352,7 +354,9 @@ class FakeDeliveries:
     async def pending(self, owner: str, session: str) -> list[OutboxItem]:
         return [item for item in self.items if (item.owner, item.session) == (owner, session)]
 
-    async def deliver(self, owner: str, session: str, ids: tuple[str, ...]) -> tuple[str, ...]:
+    async def deliver(
+        self, owner: str, session: str, ids: tuple[str, ...], tell: object = None
+    ) -> tuple[str, ...]:
         self.items = [item for item in self.items if item.id not in ids]
         return ids
 
