@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -25,6 +24,7 @@ from gateway.app.reload import ConfigReloader, ReloadSource
 from gateway.app.request_services import RequestServices
 from gateway.app.routes import health_of, lister_of, operations_of, relays_of, routes_of
 from gateway.app.services import GatewayCore, GatewayServices
+from gateway.app.shapes import SHAPES
 from gateway.app.tracing import find_tracer
 from gateway.app.upstreams import UpstreamConnections
 from gateway.app.worker_messages import WorkerSeat
@@ -38,7 +38,6 @@ from gateway.console.metrics_sampler import MetricsSampler
 from gateway.demo.journal import RequestJournal
 from gateway.demo.server import DemoServer
 from gateway.errors import Draining
-from gateway.exchange.answer_ids import SHAPE as ANSWERS
 from gateway.exchange.exchange_log import ExchangeLog
 from gateway.exchange.exchange_totals import ExchangeTotals
 from gateway.exchange.observer import ObserverGroup
@@ -47,11 +46,7 @@ from gateway.exchange.rules import RULES, Rule
 from gateway.logs import EventLog, LogWriter
 from gateway.metrics import Metrics
 from gateway.reminders.holds import Holds
-from gateway.reminders.reminder_documents import SHAPE as REMINDERS
-from gateway.sessions.call_signatures import SHAPE as SIGNATURES
-from gateway.sessions.session_request import SHAPE
 from gateway.stores import Documents, Rows, open_documents
-from gateway.stores.documents import Shape
 from gateway.stores.shared import is_shared
 from gateway.stores.urls import open_rows, open_shared
 
@@ -302,13 +297,12 @@ class Gateway:
 
     async def _open(self) -> GatewayServices:
         url, session_dir = self.config.store.url, Path(self.config.server.session_dir)
-        shapes: list[Shape[Any]] = [SHAPE, SIGNATURES, REMINDERS, ANSWERS]
         # What is stored is dated by the same clock that reminders go by.
         now_ms = self.clock.now_ms
         if is_shared(url):
             return self._make_services(*await self._open_shared())
         store = await open_documents(
-            url, session_dir, shapes, now_ms=now_ms, on_quarantine=self._note_quarantined
+            url, session_dir, SHAPES, now_ms=now_ms, on_quarantine=self._note_quarantined
         )
         self._stack.push_async_callback(store.aclose)
         # Leases end by the host's time.

@@ -203,12 +203,16 @@ async def _put(conversation: AgentConversation, updated_ms: int, connection: Con
 def _join(key: tuple[str, str, str], rows: Sequence[Record]) -> AgentConversation:
     """Join the exchanges of a conversation to one JSON array."""
     newest = rows[-1]
-    if len(rows) == 1:
-        messages = newest["messages"]
-    else:
-        parts = [part for row in rows if (part := row["messages"].strip()[1:-1].strip())]
-        messages = b"[%s]" % b",".join(parts)
+    messages = join_messages([row["messages"] for row in rows])
     return AgentConversation(*key, messages, newest["number"], newest["updated_ms"])
+
+
+def join_messages(exchanges: Sequence[bytes]) -> bytes:
+    """Join the messages of exchanges, each a JSON array, to one array."""
+    if len(exchanges) == 1:
+        return exchanges[0]
+    parts = [part for exchange in exchanges if (part := exchange.strip()[1:-1].strip())]
+    return b"[%s]" % b",".join(parts)
 
 
 def _read_snapshot(row: Record) -> Snapshot | None:
