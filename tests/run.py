@@ -435,7 +435,7 @@ def upstreams_of(*ports: int, **keys: Any) -> dict[str, list[dict[str, Any]]]:
     return {"upstreams": upstreams, "models": models}
 
 
-async def until(fact: Callable[[], bool], patience: float = 5) -> None:
+async def until(fact: Callable[[], bool], patience: float = 30) -> None:
     """Wait until something is so."""
     with anyio.fail_after(patience):
         while not fact():  # noqa: ASYNC110 - facts seen from outside have no event of their own

@@ -317,7 +317,10 @@ async def test_forced_colours_still_tell_things_apart(
 
 async def test_no_state_is_told_by_colour_alone(chromium: Chromium, happened: Happened) -> None:
     """Each has its own drawing, and its word beside it."""
-    async with chromium.open(happened.find_url(""), forced_colors="active") as tab:
+    async with chromium.open("about:blank", forced_colors="active") as tab:
+        # So tall that rows are there of all that other tests have done meanwhile.
+        await tab.page.set_viewport_size({"width": 1440, "height": 4000})
+        await tab.page.goto(happened.find_url(""))
         states = tab.page.locator(".live-list .w-row:not([hidden]) .state")
         await expect(states.nth(3)).to_be_visible()
         told = await states.evaluate_all(
