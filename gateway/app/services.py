@@ -177,7 +177,9 @@ class GatewayServices:
         if self.scheduler is not None:
             self.scheduler.replace_executors(agents, relays)
         elif self.base.config.cron.enabled:
-            self.scheduler = Scheduler(self._scheduler_services(), agents, relays)
+            self.scheduler = Scheduler(
+                self._scheduler_services(), agents, relays, self.store.instance.is_alone
+            )
 
     def _scheduler_services(self) -> SchedulerServices:
         base = self.base
@@ -191,6 +193,7 @@ class GatewayServices:
             self.feed,
             base.note,
             SystemClock().now_ms,
+            self.store.instance,
         )
 
     def set_limits(self, config: Config) -> None:

@@ -99,25 +99,29 @@ class JobIndex:
 
     def note_change(self, job: Job) -> None:
         """Add or replace a job that was changed or whose run began or ended."""
-        self.put(job)
+        self.put(job, elsewhere=True)
         self._announce(job)
 
     def note_removal(self, job: Job) -> None:
         """Remove a job that was deleted."""
-        self._hints.tell(JOBS, (job.user_id, job.session_id), elsewhere=False)
+        self._hints.tell(JOBS, (job.user_id, job.session_id))
         self.drop(job.job_id)
         self._announce(job)
+
+    def watch_all(self, callback: Callable[[], None]) -> Unsubscribe:
+        """Call the callback soon after any job changed, here or at another instance."""
+        return self._hints.watch_all(JOBS, callback)
 
     def _announce(self, job: Job) -> None:
         for listener in self._listeners:
             listener(job.user_id, job.job_id)
 
-    def put(self, job: Job) -> None:
-        """Add or replace a job."""
+    def put(self, job: Job, elsewhere: bool = False) -> None:
+        """Add or replace a job; with `elsewhere`, other instances are told that it changed."""
         if self._changed is not None:
             self._changed.add(job.job_id)
         session_key = (job.user_id, job.session_id)
-        self._hints.tell(JOBS, session_key, elsewhere=False)
+        self._hints.tell(JOBS, session_key, elsewhere)
         if self._session_keys.get(job.job_id, session_key) != session_key or job.agent_id:
             self.drop(job.job_id)
         if job.agent_id:

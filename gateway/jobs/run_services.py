@@ -12,6 +12,7 @@ from gateway.jobs.model import Job, JobRules, Run, Status
 from gateway.jobs.relay_sessions import JobIndex
 from gateway.outbox.feed import Feed
 from gateway.outbox.queue import OutboxQueue
+from gateway.stores.instance import Instance
 from gateway.stores.job_rows import JobRows
 
 Note = Callable[..., None]
@@ -47,6 +48,7 @@ class SchedulerServices:
     note: Note
     lease_ms: Callable[[], int]
     """The host's time, by which leases end."""
+    instance: Instance
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,11 @@ class JobRunner:
         while self.live:
             await self._wait_for_an_end()
 
+    def cut(self) -> None:
+        """Cancel all runs: this process may have been taken for dead, and others go on."""
+        for scope in self.live.values():
+            scope.cancel()
+
     async def end_session(self, owner: str, session: str) -> None:
         """Cancel all runs of a session, and return when they are over."""
         key = (owner, session)

@@ -40,6 +40,8 @@ from gateway.stores.documents import LATEST, StoreUnavailable
 from gateway.stores.job_rows import Claimed, RunNews
 
 NEVER = 2**62
+# How often it looks for jobs of which another instance may have told in vain.
+LOOK_AGAIN_MS = 5_000
 # How often to look for ended leases of other processes; no event tells of them.
 LOOK_FOR_LAPSED = 60.0
 # How long a manual run waits for a gateway that has just started.
@@ -58,7 +60,8 @@ class Scheduler:
     """Claims due jobs, gives them to `JobRunner`, and renews their leases.
 
     `alone` says that no other process shares the store: rows that are `running` at the start are
-    then left by a former process.
+    then left by a former process. Else others tell of new jobs, and this one looks often, since
+    they may not be heard.
     """
 
     def __init__(
@@ -78,6 +81,9 @@ class Scheduler:
         self._lead_ms = self._clock_lead()
         self._doubts = False
         """Whether runs would count as missed, but the clock is not trusted yet."""
+        services.instance.on_distrust(self.runner.cut)
+        if not alone:
+            services.job_index.watch_all(self.wake)
 
     def __repr__(self) -> str:
         return f"<Scheduler {self.runner!r}>"
@@ -183,14 +189,25 @@ class Scheduler:
         try:
             await self._handle_clock_set_back()
             acquire = self.slots.acquire_some
-            while not self.runner.is_leaving and (slots := acquire(CLAIMED_AT_ONCE)):
+            while self._may_begin() and (slots := acquire(CLAIMED_AT_ONCE)):
                 if not await self._claim(tasks, slots):
-                    return await self.services.rows.next_run_ms() or NEVER
+                    return await self._find_next_look()
         except StoreUnavailable as error:
             await self._wait_for_store(error)
             return 0
         # A slot that gets free wakes the scheduler.
-        return NEVER
+        return NEVER if self.services.instance.is_trusted else self._soon_ms()
+
+    def _may_begin(self) -> bool:
+        """Whether runs may begin: not while this process may have been taken for dead."""
+        return not self.runner.is_leaving and self.services.instance.is_trusted
+
+    async def _find_next_look(self) -> int:
+        next_ms = await self.services.rows.next_run_ms() or NEVER
+        return next_ms if self._alone else min(next_ms, self._soon_ms())
+
+    def _soon_ms(self) -> int:
+        return self.services.clock.now_ms() + LOOK_AGAIN_MS
 
     async def _claim(self, tasks: TaskGroup, slots: int) -> bool:
         """Claim jobs that are due, for slots already taken; return whether any was due."""

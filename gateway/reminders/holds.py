@@ -13,6 +13,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil
 from typing import NoReturn
 
@@ -25,6 +26,7 @@ from gateway.reminders.model import Reminder
 from gateway.reminders.tool_scope import Jobs, TimeSettings, ToolScope
 from gateway.reminders.turn_claim import TurnClaim, TurnClaims
 from gateway.stores.documents import SessionKey
+from gateway.stores.hints import ARRIVED
 from gateway.stores.waiting import Unsubscribe
 
 DUE, GONE, TAKEN_OVER, REPLACED, DRAINING, LIMIT, LEFT, BY_HAND = (
@@ -306,7 +308,12 @@ class HoldPolicy:
 
     def _watch(self, held: HeldAnswer, session: str) -> list[Unsubscribe]:
         owner = self._scope.owner
-        stops = [self._claims.reminders.watch(owner, session, held.rouse)]
+        reminders = self._claims.reminders
+        stops = [reminders.watch(owner, session, held.rouse)]
+        if not reminders.instance.is_alone:
+            # A request at another instance takes the reminder over.
+            end = partial(held.end, TAKEN_OVER)
+            stops.append(reminders.hints.watch_hints(ARRIVED, (owner, session), end))
         if self._settings.hold_for_jobs:
             stops.append(self._claims.queue.watch(owner, session, held.rouse))
             if self._jobs is not None:

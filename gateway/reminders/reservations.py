@@ -42,21 +42,25 @@ class ReservationAttempt:
         """Whose reservations it replaces: instances that have to be buried."""
         self._instance = instance
         self._requester = requester
+        self._tried: set[str] = set()
 
     def reserve(
         self, reminders: ReminderList, choose: Choose
     ) -> tuple[ReminderList, tuple[Reminder, ...]]:
         """Reserve what a turn may carry."""
         instance, requester = self._instance, self._requester
-        # Called again: perhaps because one of these was not buried.
-        for holder in self.replaced_holders:
-            instance.note_living(holder)
+        # Called again, and still there: its holder is not buried.
+        for one in reminders.items:
+            if one.reserved is not None and one.reserved.token in self._tried:
+                instance.note_living(one.reserved.instance)
         chosen = choose(reminders, list_taken(reminders, instance, requester))
-        self.replaced_holders[:] = {
-            one.reserved.instance
+        replaced = [
+            one.reserved
             for one in chosen
             if one.reserved is not None and not requester.outranks(read_token(one.reserved.token))
-        }
+        ]
+        self._tried = {reserved.token for reserved in replaced}
+        self.replaced_holders[:] = {reserved.instance for reserved in replaced}
         ids = frozenset(one.id for one in chosen)
         return reserve(reminders, ids, Reservation(instance.id, self.token)), chosen
 

@@ -68,7 +68,6 @@ from gateway.stores.documents import (
     fetch,
     iterate_due,
 )
-from gateway.stores.hints import REMINDERS
 from gateway.stores.waiting import Unsubscribe, join_both
 
 R = TypeVar("R")
@@ -183,10 +182,7 @@ class ReminderService:
         """Call the callback after each change of a session's reminders or claims."""
         key = (owner, session)
         in_store = self.store.watch(DocumentKey(KIND, owner, session), callback)
-        stop = join_both(in_store, self._ledger.watch(key, callback))
-        if self.instance.is_alone:
-            return stop
-        return join_both(stop, self.hints.watch(REMINDERS, key, callback))
+        return join_both(in_store, self._ledger.watch(key, callback))
 
     def list_taken(
         self, owner: str, session: str, reminders: tuple[Reminder, ...]

@@ -88,6 +88,7 @@ class SessionHints:
         self._changes = {letter: LetterChanges(most) for letter in LETTERS}
         # By letter and digest; and those that want to hear of all sessions, by letter.
         self._watchers = Watchers()
+        self._hint_watchers = Watchers()
         self._bus.on_heard(self.hear)
         self._bus.on_lost(self.lose)
 
@@ -117,7 +118,7 @@ class SessionHints:
         self._count += 1
         self._changes[letter].note(key, self._count)
         tells = elsewhere and self._bus.is_shared
-        if tells or len(self._watchers):
+        if tells or len(self._watchers) or len(self._hint_watchers):
             digest = digest_session(key)
             self._wake(letter, digest)
             if tells:
@@ -139,14 +140,25 @@ class SessionHints:
         self._watchers.notify_all()
 
     def watch(self, letter: str, key: SessionKey, callback: Callable[[], None]) -> Unsubscribe:
-        """Call the callback soon after each change of this letter, here or elsewhere."""
+        """Call the callback soon after each change of this letter, here or elsewhere.
+
+        It is also called when hints were lost.
+        """
         return self._watchers.watch(letter + digest_session(key), callback)
+
+    def watch_hints(
+        self, letter: str, key: SessionKey, callback: Callable[[], None]
+    ) -> Unsubscribe:
+        """The same, but not called when hints were lost: who watches so looks in another way."""
+        return self._hint_watchers.watch(letter + digest_session(key), callback)
 
     def watch_all(self, letter: str, callback: Callable[[], None]) -> Unsubscribe:
         """Call the callback soon after each change of this letter in any session."""
         return self._watchers.watch(letter, callback)
 
     def _wake(self, letter: str, digest: str) -> None:
+        if len(self._hint_watchers):
+            self._hint_watchers.notify(letter + digest)
         if len(self._watchers):
             self._watchers.notify(letter + digest)
             self._watchers.notify(letter)

@@ -35,6 +35,9 @@ class Instance(Protocol):
     def note_living(self, holder: str) -> None:
         """Note that an instance is not buried."""
 
+    def on_distrust(self, callback: Callable[[], None]) -> None:
+        """Call this when the instance can trust itself no more: what it runs has to end."""
+
 
 class LoneInstance:
     """The one process of an embedded store: it is always trusted."""
@@ -55,3 +58,6 @@ class LoneInstance:
 
     def note_living(self, holder: str) -> None:
         """Do nothing: there is no other."""
+
+    def on_distrust(self, callback: Callable[[], None]) -> None:
+        """Do nothing: it is always trusted."""

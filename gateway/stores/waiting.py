@@ -84,6 +84,10 @@ class Watchers:
     def __len__(self) -> int:
         return len(self._watches)
 
+    def list_things(self) -> list[Hashable]:
+        """Return all that is watched."""
+        return list(self._watches)
+
     def watch(self, thing: Hashable, callback: Callable[[], None]) -> Unsubscribe:
         """Add a callback; return a function that removes it."""
         watch = Watch(self, thing, callback)

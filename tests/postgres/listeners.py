@@ -47,6 +47,7 @@ class Schema:
         url: str = "",
         lease_ms: int = LEASE_MS,
         boot_ms: Callable[[], float] = read_boot_ms,
+        poll_ms: int = 60_000,
     ) -> AsyncIterator[Node]:
         """Start an instance."""
         instance = SharedInstance(lease_ms, "test", "1", self.notes, boot_ms)
@@ -57,9 +58,12 @@ class Schema:
         await listener.start()
         try:
             documents = PostgresDocuments(self.database, instance, hints, lambda *_: None)
+            documents.watches.start(lambda: poll_ms)
+            bus.on_lost(documents.watches.compare_soon)
             yield Node(instance, bus, hints, listener, documents)
         finally:
             await listener.aclose()
+            await documents.watches.aclose()
 
     async def lapse(self, instance: SharedInstance) -> None:
         """Let the lease of an instance be over, as if it had not beaten for long."""

@@ -41,16 +41,16 @@ async def test_an_instance_beats_as_long_as_it_runs(notes: Notes) -> None:
 
 async def test_who_is_buried_goes_on_under_a_new_id(notes: Notes) -> None:
     async with schema(notes) as here, here.join(lease_ms=900) as node:
-        former, buried = node.instance.id, list[str]()
-        node.instance.on_burial = buried.append
+        former, told = node.instance.id, list[None]()
+        node.instance.on_distrust(lambda: told.append(None))
         await here.lapse(node.instance)
         assert await here.bury() in ([former], [])
-        while not buried:
+        while node.instance.id == former:
             # It may have beaten in between.
             await here.lapse(node.instance)
             await here.bury()
             await anyio.sleep(0.02)
-        assert buried[0] == former
+        assert told
         await until(lambda: node.instance.is_trusted)
         assert node.instance.id != former
         assert node.instance.may_be_buried(former)
@@ -83,7 +83,7 @@ async def test_only_who_has_beaten_for_a_lease_may_bury(notes: Notes) -> None:
 async def test_a_stopped_process_does_not_trust_itself(notes: Notes) -> None:
     clock, told = BootClock(), list[bool]()
     async with schema(notes) as here, here.join(boot_ms=clock) as node:
-        node.instance.on_distrust = lambda: told.append(node.instance.is_trusted)
+        node.instance.on_distrust(lambda: told.append(node.instance.is_trusted))
         assert node.instance.is_trusted
         clock.ahead_ms += LEASE_MS - 1000
         assert not node.instance.is_trusted

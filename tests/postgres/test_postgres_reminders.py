@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from gateway.clock.manual import ManualClock
@@ -20,6 +21,8 @@ from tests.run import until
 
 from .conftest import Notes
 from .listeners import Node, Schema, schema
+from .proxy import cut_proxy
+from .server import shared_pooler, shared_server
 
 OWNER, SESSION = "ann", "s"
 NOW_MS = 1_800_000_000_000
@@ -57,10 +60,10 @@ class House:
 
 
 @asynccontextmanager
-async def house(here: Schema, lease_ms: int = 60_000) -> AsyncIterator[House]:
-    """Start an instance; by default its lease is long, and only tests let it lapse."""
+async def house(here: Schema, url: str = "", poll_ms: int = 60_000) -> AsyncIterator[House]:
+    """Start an instance whose lease is long: only tests let it lapse."""
     clock = ManualClock(NOW_MS)
-    async with here.join(lease_ms=lease_ms) as node:
+    async with here.join(url, lease_ms=60_000, poll_ms=poll_ms) as node:
         service = ReminderService(node.documents, clock, RULES, here.notes)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(service.run_settling)
@@ -181,6 +184,49 @@ async def test_who_waits_at_another_instance_hears_of_a_change(notes: Notes, is_
         before = len(woken)
         await one.reminders.cancel(OWNER, SESSION, reminder)
         await until(lambda: len(woken) > before)
+
+
+async def test_who_waits_hears_of_a_change_by_polling(notes: Notes) -> None:
+    async with (
+        schema(notes) as here,
+        house(here) as one,
+        house(here, shared_pooler().url, poll_ms=100) as other,
+    ):
+        # Through a pooler no hint arrives.
+        assert other.node.listener.is_deaf
+        woken: list[None] = []
+        other.reminders.watch(OWNER, SESSION, lambda: woken.append(None))
+        reminder = await one.schedule(due_ms=NOW_MS + 60_000)
+        await until(lambda: bool(woken), 20)
+        assert len(await other.reminders.list_undelivered(OWNER, SESSION)) == 1
+
+        woken.clear()
+        await one.reminders.cancel(OWNER, SESSION, reminder)
+        await until(lambda: bool(woken), 20)
+        assert not await other.reminders.list_undelivered(OWNER, SESSION)
+
+        # It was seen, so it is not told again.
+        woken.clear()
+        await other.node.documents.watches.compare()
+        await anyio.lowlevel.checkpoint()
+        assert not woken
+
+
+async def test_a_reconnect_finds_what_changed_meanwhile(notes: Notes) -> None:
+    async with (
+        schema(notes) as here,
+        cut_proxy(shared_server()) as proxy,
+        house(here) as one,
+        house(here, proxy.url) as other,
+    ):
+        woken: list[None] = []
+        other.reminders.watch(OWNER, SESSION, lambda: woken.append(None))
+        proxy.is_closed = True
+        proxy.reset()
+        await one.schedule(due_ms=NOW_MS + 60_000)
+        assert not woken
+        proxy.is_closed = False
+        await until(lambda: bool(woken), 20)
 
 
 async def test_a_plain_hold_tells_nobody(notes: Notes) -> None:

@@ -26,7 +26,8 @@ from gateway.stores.hints import SessionHints
 from gateway.stores.instance import Instance
 from gateway.stores.postgres.connection import Connection
 from gateway.stores.postgres.database import Database
-from gateway.stores.waiting import KeyLocks, Unsubscribe, Watchers
+from gateway.stores.postgres.document_watch import DocumentWatch
+from gateway.stores.waiting import KeyLocks, Unsubscribe
 
 READ = """SELECT revision, document FROM @documents
     WHERE owner = $1 AND session = $2 AND kind = $3"""
@@ -128,7 +129,7 @@ class PostgresDocuments:
         """What requests look at; set by who opens the store."""
         self._database = database
         self._on_quarantine = on_quarantine
-        self._watchers = Watchers()
+        self.watches = DocumentWatch(database, hints, self.memory)
 
     def __repr__(self) -> str:
         return f"<PostgresDocuments in {self._database!r}>"
@@ -233,8 +234,8 @@ class PostgresDocuments:
         return [row["owner"] for row in await self._database.ask(OWNERS, kind)]
 
     def watch(self, key: DocumentKey, callback: Callable[[], None]) -> Unsubscribe:
-        """Call the callback after each change of this key by this instance."""
-        return self._watchers.watch(key, callback)
+        """Call the callback after each change of this key, here or at another instance."""
+        return self.watches.watch(key, callback)
 
     async def check(self) -> None:
         """Raise `StoreUnavailable` if the database does not answer."""
@@ -242,6 +243,7 @@ class PostgresDocuments:
 
     async def aclose(self) -> None:
         """Finish what was submitted, and close the connections."""
+        await self.watches.aclose()
         await self._database.aclose()
 
     def _forget(self, key: DocumentKey) -> None:
@@ -252,7 +254,7 @@ class PostgresDocuments:
 
     def _settle(self, key: DocumentKey, changed: int) -> None:
         if changed:
-            self._watchers.notify(key)
+            self.watches.notify(key)
 
 
 def _columns(key: DocumentKey) -> tuple[str, str, str]:

@@ -38,7 +38,7 @@ JOIN = f"""
 BEAT = f"""
     UPDATE @instances SET until = {LEASE} WHERE id = $1 AND NOT buried RETURNING {NOW}, {LIVING}
 """
-# Only by an instance that `may_bury`, in the transaction that ends the runs of the dead.
+# Only by an instance that `may_bury`. The runs of all that are buried are ended by `end_lapsed`.
 BURY = """
     UPDATE @instances SET buried = true WHERE id IN (
         SELECT id FROM @instances WHERE NOT buried AND until < clock_timestamp()
@@ -75,10 +75,7 @@ class SharedInstance:
         self.lease_ms = lease_ms
         self.living: frozenset[str] = frozenset()
         """The instances that were not buried at the last beat."""
-        self.on_distrust: Callable[[], None] = lambda: None
-        """Called when it can trust itself no more: what it runs has to end."""
-        self.on_burial: Callable[[str], None] = lambda former: None
-        """Called with its former id when it was buried and goes on under a new one."""
+        self._distrust_callbacks: list[Callable[[], None]] = []
         self._host, self._build = host, build
         self._note = note
         self._boot_ms = boot_ms
@@ -152,15 +149,24 @@ class SharedInstance:
                 await anyio.sleep(left / 1000)
                 continue
             self._note("instance_lapsed", instance=self.id)
-            self.on_distrust()
+            self._call_distrust()
             self._has_beaten = anyio.Event()
             await self._has_beaten.wait()
+
+    def on_distrust(self, callback: Callable[[], None]) -> None:
+        """Call this when it can trust itself no more: what it runs has to end."""
+        self._distrust_callbacks.append(callback)
+
+    def _call_distrust(self) -> None:
+        for callback in self._distrust_callbacks:
+            callback()
 
     def _rename(self) -> None:
         former, self.id = self.id, make_instance_id()
         self._trusted_until, self._last_beat = 0.0, float("-inf")
         self._note("instance_buried", instance=former, now=self.id)
-        self.on_burial(former)
+        # Perhaps it slept so long that it did not notice that its lease ended.
+        self._call_distrust()
 
     def _take_beat(self, began: float, answer: Record) -> None:
         ended = self._boot_ms()

@@ -13,10 +13,11 @@ from contextlib import suppress
 import anyio
 
 from gateway.stores.documents import StoreUnavailable
+from gateway.stores.hints import BURIED, digest_session
 from gateway.stores.postgres.breaker import add_jitter
 from gateway.stores.postgres.bus import PostgresBus
 from gateway.stores.postgres.connection import Connection, ConnectionLost, Connector, Refused
-from gateway.stores.postgres.instances import SharedInstance
+from gateway.stores.postgres.instances import BURY, SharedInstance
 
 Note = Callable[..., None]
 
@@ -149,6 +150,14 @@ class Listener:
     def _hear_itself(self) -> None:
         self._heard_itself.set()
 
+    async def _bury(self, connection: Connection) -> None:
+        """Bury the instances whose leases ended, so that others may take what they hold."""
+        if not self._instance.may_bury:
+            return
+        for row in await connection.ask(BURY):
+            self._note("instance_found_dead", instance=row["id"])
+            self._bus.tell(BURIED, digest_session(("", row["id"])))
+
     async def _use(self, connection: Connection) -> None:
         """Beat and tell until the connection is lost."""
         now = asyncio.get_running_loop().time
@@ -161,6 +170,7 @@ class Listener:
                 beats_at = now() + self._instance.beat_seconds
                 with connection.limit_time(self._instance.beat_seconds):
                     await self._instance.beat(connection)
+                    await self._bury(connection)
             if self._bus.has_waiting:
                 # What comes soon after a message is gathered.
                 await anyio.sleep(max(0.0, tells_at - now()))
