@@ -28,6 +28,8 @@ Note = Callable[..., None]
 
 # How long a start waits for a database that is not there yet, or is just starting.
 START_SECONDS = 30.0
+# How often changes of others are looked for, if no notifications arrive through a pooler.
+DEAF_POLL_MS = 1000
 
 
 class PostgresStore:
@@ -57,6 +59,8 @@ class PostgresStore:
         self.entries = SessionEntries(self.lanes, self.hints, settings.outage == REFUSE)
         self.documents = PostgresDocuments(self.database, self.instance, self.hints, on_quarantine)
         self.documents.entries = self.entries
+        # What was not heard is found by comparing.
+        self.bus.on_lost(self.documents.watches.compare_soon)
         services = SharedServices(self.database, self.instance, now_ms, on_quarantine, note)
         self.rows = PostgresRows(services)
 
@@ -71,6 +75,7 @@ class PostgresStore:
             await self.database.start()
             await self.listener.start()
             await self.lanes.start()
+            self.documents.watches.start(self._find_poll_ms)
         except BaseException:
             await self.aclose()
             raise
@@ -80,6 +85,11 @@ class PostgresStore:
         await self.lanes.aclose()
         await self.database.aclose()
         await self.listener.aclose()
+
+    def _find_poll_ms(self) -> int:
+        """Return how often to look for changes whose hints were lost."""
+        poll_ms = self._settings.poll_ms
+        return min(poll_ms, DEAF_POLL_MS) if self.listener.is_deaf else poll_ms
 
     async def _wait_for_database(self) -> None:
         """Wait for a server that is just starting; other trouble does not pass by waiting."""
