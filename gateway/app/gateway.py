@@ -30,6 +30,7 @@ from gateway.app.upstreams import UpstreamConnections
 from gateway.app.worker_messages import WorkerSeat
 from gateway.clock.ntp import NtpClock
 from gateway.clock.protocol import Clock
+from gateway.clock.shared import SharedClock
 from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import zone_of
@@ -61,6 +62,10 @@ class Gateway:
     parts: GatewayServices
     serving: RequestServices
     """What new requests are answered with."""
+    host_clock: Clock
+    """What models are told; time servers correct it."""
+    clock: Clock
+    """By which everything is due."""
 
     def __init__(
         self,
@@ -77,7 +82,8 @@ class Gateway:
         )
         self.upstreams = UpstreamConnections(self.event_log.note)
         self.exchanges = wiring.make_exchanges(config, rules)
-        self.clock = clock or wiring.clock_of(config)
+        self.host_clock = clock or wiring.clock_of(config)
+        self.clock = wiring.due_clock_of(config, self.host_clock)
         self.timers = TimerQueue(self.clock)
         self.holds = Holds(self.timers, time.monotonic, *wiring.hold_limits(config))
         self.totals = ExchangeTotals(self.clock)
@@ -121,8 +127,8 @@ class Gateway:
         self._stack.push_async_callback(self._close_demo)
         self._stack.push_async_callback(self.exchanges.services.offload.aclose)
         self._stack.push_async_callback(self.upstreams.aclose)
-        if isinstance(self.clock, NtpClock):
-            await self.clock.restore()
+        if isinstance(self.host_clock, NtpClock):
+            await self.host_clock.restore()
         await parts.deliveries.load()
         await parts.webhooks.load()
         self._tasks = tasks = await self._stack.enter_async_context(anyio.create_task_group())
@@ -221,9 +227,11 @@ class Gateway:
         tasks.start_soon(self.timers.run)
         tasks.start_soon(self.holds.run)
         tasks.start_soon(parts.reminders.run, config.clock.tick_ms)
+        if not parts.store.instance.is_alone:
+            tasks.start_soon(parts.reminders.run_settling)
         tasks.start_soon(parts.handover.run)
-        if isinstance(self.clock, NtpClock):
-            tasks.start_soon(self.clock.run)
+        if isinstance(self.host_clock, NtpClock):
+            tasks.start_soon(self.host_clock.run)
         tasks.start_soon(parts.deliveries.run)
         tasks.start_soon(parts.due_notifier.run)
         tasks.start_soon(parts.webhooks.run)
@@ -323,7 +331,10 @@ class Gateway:
             settings, self.clock.now_ms, self._note_quarantined, self.event_log.note
         )
         self._stack.push_async_callback(shared.aclose)
-        self.use_instance(lambda: shared.documents.instance.id)
+        instance = shared.documents.instance
+        self.use_instance(lambda: instance.id)
+        if isinstance(self.clock, SharedClock):
+            self.clock.follow(instance.now_ms)
         return shared.documents, shared.rows
 
     def _make_services(self, store: Documents, rows: Rows) -> GatewayServices:

@@ -17,6 +17,7 @@ from gateway.api.console_feed import FeedServices
 from gateway.api.operations import ClockStatus, InstanceStatus
 from gateway.app import wiring
 from gateway.clock.protocol import Clock
+from gateway.clock.shared import SharedClock
 from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import Zone
@@ -152,9 +153,10 @@ class GatewayServices:
 
     def _tool_services(self) -> ToolServices:
         base = self.base
+        shown = base.clock.host if isinstance(base.clock, SharedClock) else base.clock
         settings = wiring.time_settings(base.config)
         return ToolServices(
-            base.clock,
+            shown,
             base.zone,
             self.reminders,
             base.holds,

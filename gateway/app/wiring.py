@@ -16,6 +16,7 @@ from gateway.agents.model import Agent
 from gateway.api.admission import Admission, Keys, Owner
 from gateway.clock.ntp import NtpClock, NtpSettings
 from gateway.clock.protocol import Clock
+from gateway.clock.shared import SharedClock
 from gateway.clock.system import SystemClock
 from gateway.config import Config, ModelSection, UpstreamSection, Url
 from gateway.config.budgets import read_budget
@@ -143,6 +144,11 @@ def clock_of(config: Config) -> Clock:
     in_memory = config.store.url == "memory:" or is_shared(config.store.url)
     path = None if in_memory else Path(config.server.session_dir) / "clock" / "ntp-state.json"
     return NtpClock(settings, path)
+
+
+def due_clock_of(config: Config, host: Clock) -> Clock:
+    """Return the clock by which everything is due: of the store, if instances share it."""
+    return SharedClock(host) if is_shared(config.store.url) else host
 
 
 def store_settings(config: Config) -> SharedSettings:

@@ -19,11 +19,11 @@ class SharedClock:
     """Shows the time of a store that instances share; before that is open, the host's."""
 
     def __init__(self, host: Clock) -> None:
-        self._host = host
+        self.host = host
         self._now_ms: Callable[[], int] = host.now_ms
 
     def __repr__(self) -> str:
-        return f"<SharedClock beside {self._host!r}>"
+        return f"<SharedClock beside {self.host!r}>"
 
     def follow(self, now_ms: Callable[[], int]) -> None:
         """Show this time from now on."""
@@ -32,12 +32,12 @@ class SharedClock:
     @property
     def offset_ms(self) -> int:
         """What is added to the host's time for models."""
-        return self._host.offset_ms
+        return self.host.offset_ms
 
     @property
     def ntp(self) -> NtpState:
         """How the host's time was last corrected."""
-        return self._host.ntp
+        return self.host.ntp
 
     def now_ms(self) -> int:
         """Return the store's time."""
@@ -45,7 +45,7 @@ class SharedClock:
 
     def steady_ms(self) -> int:
         """Return the host's steady time."""
-        return self._host.steady_ms()
+        return self.host.steady_ms()
 
     async def sleep_until(self, at_ms: int) -> None:
         """Return at this time, or after a minute at most."""

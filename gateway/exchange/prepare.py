@@ -262,7 +262,7 @@ class ExchangePreparer:
         # Who wants an answer of a certain form cannot take over what the session is held for.
         is_free = kind is not Kind.STRUCTURED
         if given.takes_over and session is not None and is_free:
-            self.services.holds.end(owner, session)
+            self.services.end_hold(owner, session)
         if kind is Kind.COMPACTION or not given.adds:
             return None
         asked, translators = view.asked, self.exchange_services.translators

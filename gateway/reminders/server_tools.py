@@ -25,6 +25,7 @@ from gateway.reminders.service import ReminderService
 from gateway.reminders.text import reminder_text, time_tag
 from gateway.reminders.tool_scope import Jobs, ServerTool, TimeSettings, ToolScope
 from gateway.reminders.turn_claim import TurnClaim, TurnClaims
+from gateway.stores.hints import ARRIVED
 
 TOOL_SECONDS = 20.0
 CLOCK = frozenset({NAME})
@@ -47,6 +48,18 @@ class ToolServices:
     unnamed: ReminderService | None = None
     """The reminders of requests without a session, if such requests may set any."""
     jobs: Jobs | None = None
+
+    def end_hold(self, owner: str, session: str) -> None:
+        """End the hold of a session to which a request came, here or at another instance."""
+        self.holds.end(owner, session)
+        reminders = self.reminders
+        if not reminders.instance.is_alone and self._may_be_held(owner, session):
+            reminders.hints.tell(ARRIVED, (owner, session))
+
+    def _may_be_held(self, owner: str, session: str) -> bool:
+        if not self.reminders.surely_idle(owner, session):
+            return True
+        return self.jobs is not None and self.jobs.expecting(owner, session) is not None
 
 
 class ServerTools:

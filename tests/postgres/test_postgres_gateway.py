@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-from gateway.clock import SystemClock
-from tests.run import Running, in_process
 from tests.sessions.talk import GO_ON, SESSION, model, stop_message, talk, text_of
-from tests.wire.fake import Story
 
-from .server import make_schema_name, shared_server
-
-
-@asynccontextmanager
-async def instance(story: Story, schema: str, **settings: object) -> AsyncIterator[Running]:
-    where = {"store__url": shared_server().url, "store__schema": schema, **settings}
-    async with in_process(story, clock=SystemClock(), settings=where) as running:
-        yield running
+from .gateways import instance
+from .server import make_schema_name
 
 
 async def test_what_is_set_through_one_is_in_force_at_the_other() -> None:

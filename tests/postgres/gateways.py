@@ -1,0 +1,20 @@
+"""Whole gateways on one PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from gateway.clock import SystemClock
+from tests.run import Running, in_process
+from tests.wire.fake import Story
+
+from .server import shared_server
+
+
+@asynccontextmanager
+async def instance(story: Story, schema: str, **settings: object) -> AsyncIterator[Running]:
+    """Start a gateway; those with the same schema share everything."""
+    where = {"store__url": shared_server().url, "store__schema": schema, **settings}
+    async with in_process(story, clock=SystemClock(), settings=where) as running:
+        yield running
