@@ -201,7 +201,7 @@ class AgentClient:
     def _mark_closing(self) -> None:
         """Mark the lease as ending soon, so that the session's next message waits for it."""
         if self._lease is not None:
-            self._lease.closing.set()
+            self._lease.mark_closing()
 
     # The client of the runner.
 
@@ -245,7 +245,9 @@ class AgentClient:
         """Add to the transcript what belongs to it, and pass events to the listener."""
         match happening:
             case StateChanged():
-                self._changed = happening
+                before, self._changed = self._changed.state, happening
+                if before is State.HOLDING and happening.state is not State.CLOSING:
+                    return self._rest(False)
             case RequestExtended(additions):
                 self.transcript.extend(additions)
             case TurnEnded(turn, read_text):
@@ -260,12 +262,21 @@ class AgentClient:
                 return self._listener.tool_end(call.name, ms)
             case HeldUntil(until_ms):
                 self._record.let_go()
-                return self._listener.hold(until_ms)
+                return self._begin_hold(until_ms)
             case HoldMoved(until_ms):
                 return self._listener.hold(until_ms)
             case ExchangeFailed(error):
                 self._failure = read_failure(error)
         return None
+
+    async def _begin_hold(self, until_ms: int) -> None:
+        await self._rest(True)
+        await self._listener.hold(until_ms)
+
+    async def _rest(self, resting: bool) -> None:
+        """Note for other instances whether the session waits in a hold."""
+        if self._lease is not None:
+            await self._lease.rest(resting)
 
     # The end.
 

@@ -1,23 +1,27 @@
-"""Locks of sessions: one exchange at a time in a session, by a lease that is renewed."""
+"""Locks of sessions: one exchange at a time in a session, by a lease that is renewed.
+
+What other instances hold is asked for in shared_locks.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 from uuid import uuid4
 
 import anyio
 
+from gateway.agents.shared_locks import HOLD_PATIENCE, SharedLocks
 from gateway.reminders.holds import Holds
 from gateway.stores.conversation_rows import LockRows
 from gateway.stores.documents import SessionKey, StoreUnavailable
+from gateway.stores.waiting import Unsubscribe
 
 Note = Callable[..., None]
 
 LEASE_MS = 15_000
 RENEW_SECONDS = 5.0
-# How long to wait until a hold has ended.
-HOLD_PATIENCE = 5.0
 # How long to wait for an exchange that is about to end, since it frees the session soon.
 GRACE = 0.3
 # How long to wait for the news that a client left, if its next message comes at the same time.
@@ -32,7 +36,17 @@ DONE = "done"
 class Lease:
     """The lock of one session, held by one exchange: released once, and only with its token."""
 
-    __slots__ = ("_locks", "_released", "closing", "freed", "key", "reason", "token")
+    __slots__ = (
+        "_locks",
+        "_released",
+        "closing",
+        "freed",
+        "is_awaited",
+        "key",
+        "reason",
+        "stop_hearing",
+        "token",
+    )
 
     def __init__(self, locks: Locks, key: SessionKey, token: str, reason: str) -> None:
         self._locks = locks
@@ -43,9 +57,17 @@ class Lease:
         self.closing = anyio.Event()
         """Set when the exchange is about to end: its client left, or its answer is being stored."""
         self.freed = anyio.Event()
+        self.is_awaited = False
+        """Whether another instance has asked for it."""
+        self.stop_hearing: Unsubscribe = _nothing
 
     def __repr__(self) -> str:
         return f"<Lease {self.reason} {'free' if self.freed.is_set() else 'held'}>"
+
+    def mark_closing(self) -> None:
+        """Mark it as ending soon, so that the session's next message waits for it."""
+        self.closing.set()
+        self._locks.tell_closing(self)
 
     async def release(self, why: str = DONE) -> None:
         """Release the lock; only the first call counts."""
@@ -54,12 +76,20 @@ class Lease:
             self.closing.set()
             await self._locks.free(self, why)
 
+    async def rest(self, resting: bool) -> None:
+        """Note for other instances whether this exchange waits in a hold, which ends if asked."""
+        if not self._released:
+            await self._locks.rest(self, resting)
+
 
 class Locks:
     """The locks of all sessions: leases in the store, and their holders in this process."""
 
-    def __init__(self, rows: LockRows, holds: Holds, note: Note) -> None:
+    def __init__(
+        self, rows: LockRows, holds: Holds, note: Note, shared: SharedLocks | None = None
+    ) -> None:
         self.rows = rows
+        self._shared = shared
         self._holds = holds
         self._note = note
         self._leases: dict[SessionKey, Lease] = {}
@@ -80,8 +110,12 @@ class Locks:
         is ended. Raise if the store is down.
         """
         key = (owner, session)
-        busy = await self._wait_for_holder(key, grace)
-        return busy or await self._take(key, reason)
+        if busy := await self._wait_for_holder(key, grace):
+            return busy
+        taken = await self._take(key, reason)
+        if self._shared is None or not isinstance(taken, str):
+            return taken
+        return await self._shared.take(key, grace, partial(self._take, key, reason))
 
     async def _wait_for_holder(self, key: SessionKey, grace: float) -> str:
         """Wait for a holder in this process that is about to end; return its reason if it stays."""
@@ -115,10 +149,28 @@ class Locks:
             if busy is not None:
                 return busy
             self._leases[key] = lease
+            if self._shared is not None:
+                lease.stop_hearing = self._shared.watch_asked(key, partial(self._hear, lease))
             self._taken.set()
             self._note("lock_taken", owner=key[0], session=key[1], why=reason)
             return lease
         raise StoreUnavailable("The store of locks does not answer; try again later.")
+
+    def _hear(self, lease: Lease) -> None:
+        """End the hold of a lease, since another instance asks for it."""
+        lease.is_awaited = True
+        if not self._ends_hold(lease.key) and lease.closing.is_set():
+            self.tell_closing(lease)
+
+    def tell_closing(self, lease: Lease) -> None:
+        """Tell who asked for a lease at another instance that it is about to end."""
+        if self._shared is not None and lease.is_awaited:
+            self._shared.answer(lease.key)
+
+    async def rest(self, lease: Lease, resting: bool) -> None:
+        """Note for other instances whether a lease's exchange waits in a hold."""
+        if self._shared is not None:
+            await self._shared.rest(lease.key, lease.token, resting)
 
     async def free(self, lease: Lease, why: str) -> None:
         """Release the lock of a lease, if the lease still holds it."""
@@ -135,6 +187,8 @@ class Locks:
                 del self._leases[lease.key]
             lease.closing.set()
             lease.freed.set()
+            lease.stop_hearing()
+            self.tell_closing(lease)
             self._log(event, lease, why)
 
     async def run(self) -> NoReturn:
@@ -174,3 +228,7 @@ async def _is_closing(lease: Lease, patience: float) -> bool:
         with anyio.move_on_after(HEARING_STEP):
             await lease.closing.wait()
     return lease.closing.is_set()
+
+
+def _nothing() -> None:
+    return None

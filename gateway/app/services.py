@@ -13,6 +13,7 @@ from msgspec import UnsetType
 
 from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Locks
+from gateway.agents.shared_locks import SharedLocks
 from gateway.api.console_feed import FeedServices
 from gateway.api.operations import ClockStatus, InstanceStatus
 from gateway.app import wiring
@@ -123,7 +124,7 @@ class GatewayServices:
         self.tool_services = self._tool_services()
         offload = base.exchanges.services.offload
         self.conversations = Conversations(rows.conversations, clock.now_ms, offload)
-        self.locks = Locks(rows.locks, base.holds, note)
+        self.locks = self._make_locks()
         prices, writer = wiring.prices_of(config), secrets.token_hex(8)
         self.usage = UsageMeter(rows.usage, base.totals, clock, prices, note, writer)
         self.limits = OwnerLimits(wiring.owner_bounds(config), clock, note)
@@ -134,6 +135,11 @@ class GatewayServices:
         self.store_probe = StoreProbe(kind, self.trouble, time.monotonic)
         self.scheduler: Scheduler | None = None
         """Who runs jobs, if they are to be run."""
+
+    def _make_locks(self) -> Locks:
+        base, rows, shared = self.base, self.rows, self.rows.shared_locks
+        asks = None if shared is None else SharedLocks(shared, self.store.hints)
+        return Locks(rows.locks, base.holds, base.note, asks)
 
     def _make_webhooks(self) -> Webhooks | SharedWebhooks:
         base, rows, hooks = self.base, self.rows, wiring.hooks_of(self.base.config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -81,3 +81,23 @@ class LockRows(Protocol):
 
     async def release(self, owner: str, session: str, token: str) -> bool:
         """Release the lock if this token holds it; return whether it did."""
+
+
+class HeldLock(NamedTuple):
+    """A lock that somebody holds."""
+
+    holder: str
+    """The instance."""
+    reason: str
+    resting: bool
+    """Whether its holder waits in a hold, which it ends when it is asked to."""
+
+
+class SharedLockRows(Protocol):
+    """What instances that share a store tell each other of their locks."""
+
+    async def rest(self, owner: str, session: str, token: str, resting: bool) -> None:
+        """Note whether the holder of this token waits in a hold."""
+
+    async def find(self, owner: str, session: str) -> HeldLock | None:
+        """Return who holds the lock now."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gateway.stores.conversation_rows import ConversationRows, LockRows
+from gateway.stores.conversation_rows import ConversationRows, LockRows, SharedLockRows
 from gateway.stores.delivery_rows import DeliveryRows, EventLogRows, PostRows
 from gateway.stores.job_rows import JobRows
 from gateway.usage.model import UsageBatch, UsageQuery, UsageTable
@@ -46,6 +46,10 @@ class Rows(Protocol):
     event_log: EventLogRows | None
     """None in a store that instances share: then webhooks have posts."""
     posts: PostRows | None
+
+    @property
+    def shared_locks(self) -> SharedLockRows | None:
+        """What others see of locks; None in a store that one process has for itself."""
 
     async def check(self) -> None:
         """Raise `StoreUnavailable` if the store does not work."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from gateway.stores.conversation_rows import HeldLock
 from gateway.stores.postgres.services import SharedServices
 from gateway.stores.postgres.statements import is_free
 
@@ -23,16 +22,6 @@ REST = """UPDATE @locks SET resting = $4
 FIND = f"""SELECT holder, reason, resting FROM @locks
     WHERE owner = $1 AND session = $2 AND NOT {is_free("holder")}"""
 ATTEMPTS = 5
-
-
-class HeldLock(NamedTuple):
-    """A lock that somebody holds."""
-
-    holder: str
-    """The instance."""
-    reason: str
-    resting: bool
-    """Whether its holder waits in a hold, which it ends when it is asked to."""
 
 
 class PostgresLocks:

@@ -44,6 +44,7 @@ class SqliteRows:
         self.deliveries: DeliveryRows = deliveries
         self.event_log: EventLogRows | None = deliveries
         self.posts: PostRows | None = None
+        self.shared_locks = None
         self.usage: UsageRows = SqliteUsage(engine, services.now_ms)
         # If no other process can use the store, locks are in memory and need no write.
         self.locks: LockRows = (
