@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from msgspec import UNSET, UnsetType
 from starlette.routing import BaseRoute
 
-from gateway.api.admission import Admission, AdmissionMiddleware
+from gateway.api.admission import INSTANCE, Admission, AdmissionMiddleware
 from gateway.api.early_refusals import EarlyRefusals
 from gateway.api.error_router import ErrorRouter
 from gateway.api.operations import InstanceStatus
@@ -328,7 +328,7 @@ class Gateway:
     async def _open_shared(self) -> tuple[Documents, Rows]:
         settings = wiring.store_settings(self.config)
         shared = await open_shared(
-            settings, self.clock.now_ms, self._note_quarantined, self.event_log.note
+            settings, self.clock.now_ms, self._note_quarantined, self.event_log.note, INSTANCE
         )
         self._stack.push_async_callback(shared.aclose)
         instance = shared.documents.instance

@@ -59,6 +59,9 @@ from gateway.usage.meter import UsageMeter
 
 Note = Callable[..., None]
 
+SIGN_IN = "sign-in"
+"""The name of the secret that signs tokens, in a shared store."""
+
 
 @dataclass(frozen=True, slots=True)
 class GatewayCore:
@@ -217,8 +220,16 @@ class GatewayServices:
         self.sessions.services.settings = wiring.session_settings(config)
 
     async def load_token_signer(self) -> None:
-        """Make who signs tokens, with the secret that was kept over a restart."""
+        """Make who signs tokens, with the secret that was kept over a restart.
+
+        Where several instances share a store, it is the same for all; without it nobody could stay
+        signed in, so it has to be there: raise `StoreUnavailable` if it cannot be read.
+        """
         path, draw = wiring.find_secret_file(self.base.config), secrets.token_bytes
+        if (operators := self.rows.operators) is not None:
+            kept = await operators.secrets.keep(SIGN_IN, draw(SECRET_BYTES))
+            self.token_signer = TokenSigner(kept)
+            return
         try:
             secret = None if path is None else await run_sync(load_secret, path, draw)
         except (OSError, SecretFileError) as error:

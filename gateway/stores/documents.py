@@ -22,6 +22,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 import msgspec
 
 from gateway.errors import Unavailable
+from gateway.stores.chores import Chores
 from gateway.stores.entries import SessionEntries
 from gateway.stores.hints import SessionHints
 from gateway.stores.hints import SessionKey as SessionKey
@@ -141,9 +142,11 @@ class Documents(Protocol):
     hints: SessionHints
     """What changed lately; whoever changes documents tells it, the store does not."""
     instance: Instance
+    """This process among those that share the store."""
     entries: SessionEntries | None
     """What requests look at in one round trip; None where reading costs nothing."""
-    """This process among those that share the store."""
+    chores: Chores
+    """Which of what is done once in a while is to be done by this instance."""
 
     async def read(self, key: DocumentKey) -> Stored | None:
         """Return the document, or None if there is none."""

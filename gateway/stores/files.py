@@ -30,6 +30,7 @@ from typing import Any
 import anyio
 from anyio.to_thread import run_sync
 
+from gateway.stores.chores import Chores, LoneChores
 from gateway.stores.disk import (
     DIRECTORY_LOCK,
     SUFFIX,
@@ -182,6 +183,7 @@ class Files:
         self.key_locks = KeyLocks()
         self.hints = SessionHints()
         self.instance: Instance = LoneInstance(now_ms)
+        self.chores: Chores = LoneChores()
         self.entries: SessionEntries | None = None
         self.lock = directory.lock
         self._directory = directory

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import count
 
+from gateway.stores.chores import Chores, LoneChores
 from gateway.stores.document_cache import DocumentIndex
 from gateway.stores.documents import (
     Conflict,
@@ -29,6 +30,7 @@ class Memory:
         self.key_locks = KeyLocks()
         self.hints = SessionHints()
         self.instance: Instance = LoneInstance(now_ms)
+        self.chores: Chores = LoneChores()
         self.entries: SessionEntries | None = None
         self._on_quarantine = on_quarantine
         self._documents: dict[DocumentKey, Stored] = {}

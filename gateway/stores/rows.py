@@ -13,6 +13,7 @@ from typing import Protocol
 from gateway.stores.conversation_rows import ConversationRows, LockRows, SharedLockRows
 from gateway.stores.delivery_rows import DeliveryRows, EventLogRows, PostRows
 from gateway.stores.job_rows import JobRows
+from gateway.stores.shared_rows import SharedRows
 from gateway.usage.model import UsageBatch, UsageQuery, UsageTable
 
 
@@ -50,6 +51,10 @@ class Rows(Protocol):
     @property
     def shared_locks(self) -> SharedLockRows | None:
         """What others see of locks; None in a store that one process has for itself."""
+
+    @property
+    def operators(self) -> SharedRows | None:
+        """What operators get over several instances; None: there is only this one."""
 
     async def check(self) -> None:
         """Raise `StoreUnavailable` if the store does not work."""

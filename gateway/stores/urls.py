@@ -97,13 +97,14 @@ async def open_shared(
     now_ms: Callable[[], int],
     on_quarantine: OnQuarantine,
     note: Callable[..., None],
+    process: str,
 ) -> SharedStore:
     """Open a store that many instances share; its driver is an extra, so only now imported."""
     try:
         opener = import_module("gateway.stores.postgres.store").open_postgres
     except ModuleNotFoundError as error:
         raise StoreUnavailable(NO_DRIVER.format(error.name)) from error
-    opened: SharedStore = await opener(settings, now_ms, on_quarantine, note)
+    opened: SharedStore = await opener(settings, now_ms, on_quarantine, note, process)
     return opened
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 from gateway.clock import SystemClock
 from tests.run import Running, in_process
@@ -13,8 +14,10 @@ from .server import shared_server
 
 
 @asynccontextmanager
-async def instance(story: Story, schema: str, **settings: object) -> AsyncIterator[Running]:
+async def instance(
+    story: Story | None, schema: str, tables: Mapping[str, Any] | None = None, **settings: Any
+) -> AsyncIterator[Running]:
     """Start a gateway; those with the same schema share everything."""
     where = {"store__url": shared_server().url, "store__schema": schema, **settings}
-    async with in_process(story, clock=SystemClock(), settings=where) as running:
+    async with in_process(story, clock=SystemClock(), tables=tables, settings=where) as running:
         yield running

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 
@@ -36,7 +37,7 @@ SLACK_MS = 1500
 
 
 @asynccontextmanager
-async def two(**settings: object) -> AsyncIterator[tuple[Running, Running]]:
+async def two(**settings: Any) -> AsyncIterator[tuple[Running, Running]]:
     schema = make_schema_name()
     settings = {"clock__due_window_ms": 0, **settings}
     async with (

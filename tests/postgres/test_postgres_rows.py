@@ -342,10 +342,10 @@ async def test_a_post_whose_event_is_gone_goes_too(here: OpenedRows) -> None:
 
 
 async def test_a_chore_is_one_instances(here: OpenedRows, there: OpenedRows) -> None:
-    taken = [await rows.chores.take("prune", 60_000) for rows in (here, there, here)]
+    taken = [await rows.operators.chores.take("prune", 60_000) for rows in (here, there, here)]
     assert taken == [True, False, False]
-    assert await there.chores.take("other", 0)
-    assert await here.chores.take("other", 0)
+    assert await there.operators.chores.take("other", 0)
+    assert await here.operators.chores.take("other", 0)
 
 
 async def test_reminders_that_ended(here: OpenedRows) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from secrets import randbits
 
+from gateway.stores.chores import Chores, LoneChores
 from gateway.stores.documents import (
     Conflict,
     DocumentKey,
@@ -126,6 +127,7 @@ class PostgresDocuments:
         self.hints = hints
         self.memory = DocumentMemory()
         self.entries: SessionEntries | None = None
+        self.chores: Chores = LoneChores()
         """What requests look at; set by who opens the store."""
         self._database = database
         self._on_quarantine = on_quarantine

@@ -9,7 +9,8 @@ TABLES = (
         until timestamptz NOT NULL,
         buried boolean NOT NULL DEFAULT false,
         host text NOT NULL,
-        build text NOT NULL
+        build text NOT NULL,
+        process text COLLATE "C" NOT NULL
     )
     """,
     "CREATE INDEX instances_until ON @instances (until) WHERE NOT buried",

@@ -31,7 +31,7 @@ NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now_ms"
 LIVING = "ARRAY(SELECT id FROM @instances WHERE NOT buried) AS living"
 LEASE = "clock_timestamp() + $2 * interval '1 millisecond'"
 JOIN = f"""
-    INSERT INTO @instances (id, until, host, build) VALUES ($1, {LEASE}, $3, $4)
+    INSERT INTO @instances (id, until, host, build, process) VALUES ($1, {LEASE}, $3, $4, $5)
     ON CONFLICT (id) DO UPDATE SET until = excluded.until
     RETURNING {NOW}, {LIVING}
 """
@@ -70,13 +70,15 @@ class SharedInstance:
         build: str,
         note: Note,
         boot_ms: Callable[[], float] = read_boot_ms,
+        process: str = "",
     ) -> None:
+        """Begin under a new id; `process` is what the ids of its exchanges carry."""
         self.id = make_instance_id()
         self.lease_ms = lease_ms
         self.living: frozenset[str] = frozenset()
         """The instances that were not buried at the last beat."""
         self._distrust_callbacks: list[Callable[[], None]] = []
-        self._host, self._build = host, build
+        self._facts = (host, build, process)
         self._note = note
         self._boot_ms = boot_ms
         self._trusted_until = 0.0
@@ -133,8 +135,8 @@ class SharedInstance:
         if self._last_beat > 0:
             self._rename()
         began = self._boot_ms()
-        values = (self.id, self.lease_ms, self._host, self._build)
-        self._take_beat(began, (await connection.ask(JOIN, *values))[0])
+        joined = await connection.ask(JOIN, self.id, self.lease_ms, *self._facts)
+        self._take_beat(began, joined[0])
 
     async def leave(self, connection: Connection) -> None:
         """Let the lease end now, so that the others need not wait for it."""

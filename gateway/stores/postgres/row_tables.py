@@ -7,6 +7,7 @@ from gateway.stores.postgres import (
     conversation_tables,
     delivery_tables,
     job_tables,
+    operator_tables,
     usage_tables,
 )
 
@@ -16,4 +17,5 @@ TABLES = (
     *conversation_tables.TABLES,
     *usage_tables.TABLES,
     *chore_tables.TABLES,
+    *operator_tables.TABLES,
 )

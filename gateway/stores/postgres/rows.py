@@ -5,16 +5,18 @@ from __future__ import annotations
 from gateway.stores.conversation_rows import ConversationRows, LockRows
 from gateway.stores.delivery_rows import DeliveryRows, EventLogRows, PostRows
 from gateway.stores.job_rows import JobRows
-from gateway.stores.postgres.chores import PostgresChores, PostgresEndings
+from gateway.stores.postgres.chores import PostgresEndings
 from gateway.stores.postgres.conversations import PostgresConversations
 from gateway.stores.postgres.deliveries import PostgresDeliveries
 from gateway.stores.postgres.jobs import PostgresJobs
 from gateway.stores.postgres.locks import PostgresLocks
 from gateway.stores.postgres.news import NewsWriter
+from gateway.stores.postgres.operators import PostgresOperators
 from gateway.stores.postgres.posts import PostgresPosts
 from gateway.stores.postgres.services import SharedServices
 from gateway.stores.postgres.usage import PostgresUsage
 from gateway.stores.rows import UsageRows
+from gateway.stores.shared_rows import SharedRows
 
 
 class PostgresRows:
@@ -26,8 +28,9 @@ class PostgresRows:
         self.shared_talks = PostgresConversations(services)
         self.shared_locks = PostgresLocks(services)
         self.event_log: EventLogRows | None = None
-        self.posts: PostRows | None = PostgresPosts(services, news)
-        self.chores = PostgresChores(services)
+        posts = PostgresPosts(services, news)
+        self.posts: PostRows | None = posts
+        self.operators: SharedRows = PostgresOperators(services, posts)
         self.endings = PostgresEndings(services)
         self.jobs: JobRows = self.shared_jobs
         self.conversations: ConversationRows = self.shared_talks

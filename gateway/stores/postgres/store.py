@@ -41,7 +41,9 @@ class PostgresStore:
         now_ms: Callable[[], int],
         on_quarantine: OnQuarantine,
         note: Note,
+        process: str,
     ) -> None:
+        """Begin with nothing open; `process` is what the ids of its exchanges carry."""
         self._settings = settings
         self._note = note
         self._connector = Connector(settings.url, settings.schema)
@@ -50,7 +52,8 @@ class PostgresStore:
         self._direct = Connector(listen_url, settings.schema)
         self.bus = PostgresBus()
         self.hints = SessionHints(self.bus)
-        self.instance = SharedInstance(settings.lease_ms, socket.gethostname(), __version__, note)
+        host, lease_ms = socket.gethostname(), settings.lease_ms
+        self.instance = SharedInstance(lease_ms, host, __version__, note, process=process)
         self.database = Database(self._connector, settings.connections, note)
         self.lanes = EntryLanes(self._connector, settings.entry_ms, note)
         self.listener = Listener(
@@ -63,6 +66,7 @@ class PostgresStore:
         self.bus.on_lost(self.documents.watches.compare_soon)
         services = SharedServices(self.database, self.instance, now_ms, on_quarantine, note)
         self.rows = PostgresRows(services)
+        self.documents.chores = self.rows.operators.chores
 
     def __repr__(self) -> str:
         return f"<PostgresStore of {self.instance!r}>"
@@ -109,9 +113,13 @@ class PostgresStore:
 
 
 async def open_postgres(
-    settings: SharedSettings, now_ms: Callable[[], int], on_quarantine: OnQuarantine, note: Note
+    settings: SharedSettings,
+    now_ms: Callable[[], int],
+    on_quarantine: OnQuarantine,
+    note: Note,
+    process: str,
 ) -> PostgresStore:
     """Open the store of these settings."""
-    store = PostgresStore(settings, now_ms, on_quarantine, note)
+    store = PostgresStore(settings, now_ms, on_quarantine, note, process)
     await store.open()
     return store

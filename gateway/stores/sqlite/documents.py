@@ -9,6 +9,7 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
+from gateway.stores.chores import Chores, LoneChores
 from gateway.stores.disk import DIRECTORY_LOCK, ROWS_FILE, ProcessLock, WriteProbe, make_directory
 from gateway.stores.documents import (
     LOCAL_OWNER,
@@ -94,6 +95,7 @@ class Sqlite:
         self.key_locks = KeyLocks()
         self.hints = SessionHints()
         self.instance: Instance = LoneInstance(now_ms)
+        self.chores: Chores = LoneChores()
         self.entries: SessionEntries | None = None
         self.engine = file_engine(path, lock.hold)
         self._path = path

@@ -15,6 +15,7 @@ from gateway.stores.disk import ROWS_FILE, ROWS_MARKER, ProcessLock
 from gateway.stores.documents import OnQuarantine
 from gateway.stores.job_rows import JobRows
 from gateway.stores.rows import UsageRows
+from gateway.stores.shared_rows import SharedRows
 from gateway.stores.sqlite.conversations import MemoryLocks, SqliteConversations, SqliteLocks
 from gateway.stores.sqlite.deliveries import SqliteDeliveries
 from gateway.stores.sqlite.documents import Sqlite
@@ -45,6 +46,7 @@ class SqliteRows:
         self.event_log: EventLogRows | None = deliveries
         self.posts: PostRows | None = None
         self.shared_locks = None
+        self.operators: SharedRows | None = None
         self.usage: UsageRows = SqliteUsage(engine, services.now_ms)
         # If no other process can use the store, locks are in memory and need no write.
         self.locks: LockRows = (
