@@ -110,7 +110,7 @@ class GatewayServices:
             rows.conversations, clock, self.job_index, self.deliveries.idle, note
         )
         self.sessions = self._sessions()
-        self.feed = Feed(rows.deliveries, clock, note, config.limits.subscriptions_per_owner)
+        self.feed = self._make_feed()
         self.webhooks = self._make_webhooks()
         self.due_notifier = DueNotifier(
             self.feed, self.reminders, base.timers, clock, self.webhooks.owners
@@ -138,6 +138,11 @@ class GatewayServices:
         self.store_probe = StoreProbe(kind, self.trouble, time.monotonic)
         self.scheduler: Scheduler | None = None
         """Who runs jobs, if they are to be run."""
+
+    def _make_feed(self) -> Feed:
+        base, hints = self.base, None if self.store.instance.is_alone else self.store.hints
+        most = base.config.limits.subscriptions_per_owner
+        return Feed(self.rows.deliveries, base.clock, base.note, most, hints)
 
     def _make_locks(self) -> Locks:
         base, rows, shared = self.base, self.rows, self.rows.shared_locks

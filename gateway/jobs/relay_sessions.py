@@ -24,7 +24,7 @@ from gateway.stores.conversation_rows import ConversationRows, Snapshot
 from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.entries import FoundSession, SessionEntries
 from gateway.stores.hints import JOBS, SessionHints
-from gateway.stores.waiting import Unsubscribe, Watchers
+from gateway.stores.waiting import Unsubscribe, Watchers, join_both
 
 Note = Callable[..., None]
 JobListener = Callable[[str, str], None]
@@ -56,7 +56,11 @@ class JobIndex:
         self._watchers = Watchers()
         self._listeners: tuple[JobListener, ...] = ()
         self.entries: SessionEntries | None = None
-        """What requests found of their sessions' jobs, in a store that instances share."""
+        """What requests found of their sessions' jobs, in a store that instances share.
+
+        Then only jobs that this instance changed are here, as long as no other has changed them.
+        """
+        self._marks: dict[SessionKey, int] = {}
         self._changed: set[str] | None = set()
         """The jobs that changed before all were loaded; None since then."""
 
@@ -129,6 +133,8 @@ class JobIndex:
         before = self._jobs.setdefault(session_key, {}).get(job.job_id)
         self._jobs[session_key][job.job_id] = job
         self._session_keys[job.job_id] = session_key
+        if self.entries is not None:
+            self._marks[session_key] = self._hints.mark()
         if before is None or _next(before) != _next(job):
             self._watchers.notify(session_key)
 
@@ -142,37 +148,54 @@ class JobIndex:
         del self._jobs[session_key][job_id]
         if not self._jobs[session_key]:
             del self._jobs[session_key]
+            self._marks.pop(session_key, None)
+        elif self.entries is not None:
+            self._marks[session_key] = self._hints.mark()
         self._watchers.notify(session_key)
 
     def has_jobs(self, owner: str, session: str) -> bool:
         """Return whether a relay session has jobs, enabled or not."""
-        if (owner, session) in self._jobs:
-            return True
         found = self._find_current(owner, session)
-        return found is not None and found.has_jobs
+        return bool(self._find_jobs((owner, session))) if found is None else found.has_jobs
 
     def has_no_jobs(self, owner: str, session: str) -> bool:
         """Return whether a relay session certainly has no jobs."""
         if self.entries is not None:
-            return self.entries.has_no_jobs((owner, session)) and not self.has_jobs(owner, session)
+            return self.entries.has_no_jobs((owner, session))
         return self.is_loaded and not self.has_jobs(owner, session)
 
     def _find_current(self, owner: str, session: str) -> FoundSession | None:
         entries = self.entries
         return None if entries is None else entries.find_current(JOBS, (owner, session))
 
+    def _find_jobs(self, key: SessionKey) -> Iterable[Job]:
+        """Return the jobs of a session that are known, unless another instance changed them."""
+        if self.entries is not None and self._hints.has_changed(JOBS, key, self._marks.get(key, 0)):
+            for job_id in self._jobs.pop(key, {}):
+                del self._session_keys[job_id]
+            self._marks.pop(key, None)
+        return self._jobs.get(key, {}).values()
+
     def expecting(self, owner: str, session: str) -> int | None:
         """Return when a session's next run begins, a past time if one is running; None: never."""
-        times = (_next(job) for job in self._jobs.get((owner, session), {}).values())
-        soonest = min((time for time in times if time is not None), default=None)
         found = self._find_current(owner, session)
-        if soonest is None and found is not None:
+        if found is not None:
             return found.next_run_ms
-        return soonest
+        times = (_next(job) for job in self._find_jobs((owner, session)))
+        return min((time for time in times if time is not None), default=None)
+
+    async def refresh(self, owner: str, session: str) -> None:
+        """Look in the store that instances share when the next run begins, if that has changed."""
+        if self.entries is not None and self._find_current(owner, session) is None:
+            await self.entries.look((owner, session))
+            self.entries.end()
 
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
         """Call the callback when that changes."""
-        return self._watchers.watch((owner, session), callback)
+        here = self._watchers.watch((owner, session), callback)
+        if self.entries is None:
+            return here
+        return join_both(here, self._hints.watch(JOBS, (owner, session), callback))
 
 
 def _next(job: Job) -> int | None:

@@ -20,6 +20,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import random
 from typing import NoReturn
 from uuid import uuid4
 
@@ -44,6 +45,10 @@ NEVER = 2**62
 LOOK_AGAIN_MS = 5_000
 # How often to look for ended leases of other processes; no event tells of them.
 LOOK_FOR_LAPSED = 60.0
+# The same where instances share the store: what a dead one held is free only when it is buried.
+LOOK_FOR_DEAD = 5.0
+# How long an instance that has runs lets idle ones claim what is due before it does.
+LONGEST_YIELD = 0.05
 # How long a manual run waits for a gateway that has just started.
 PATIENCE = 5.0
 # A clock that goes back by more than this was stepped.
@@ -189,6 +194,8 @@ class Scheduler:
         try:
             await self._handle_clock_set_back()
             acquire = self.slots.acquire_some
+            if not self._alone and self.runner.live:
+                await anyio.sleep(LONGEST_YIELD * random())
             while self._may_begin() and (slots := acquire(CLAIMED_AT_ONCE)):
                 if not await self._claim(tasks, slots):
                     return await self._find_next_look()
@@ -300,6 +307,10 @@ class Scheduler:
         while True:
             try:
                 await self._end_lapsed(LATEST if self._alone else self.services.lease_ms())
+                if not self._alone:
+                    # What jobs a session has is in the look of each request.
+                    self.services.job_index.load(())
+                    return
                 # The clock may have been set back while the gateway was off.
                 await self._recompute_due(await rows.listing(None))
                 self.services.job_index.load(await rows.listing(None))
@@ -309,7 +320,7 @@ class Scheduler:
 
     async def _look_for_lapsed(self) -> NoReturn:
         while True:
-            await anyio.sleep(LOOK_FOR_LAPSED)
+            await anyio.sleep(LOOK_FOR_LAPSED if self._alone else LOOK_FOR_DEAD)
             try:
                 await self._end_lapsed(self.services.lease_ms())
             except StoreUnavailable as error:

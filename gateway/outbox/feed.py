@@ -19,13 +19,15 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+import anyio
 import msgspec
 
 from gateway.clock.protocol import Clock
 from gateway.outbox.wakeup import SubscriberLimit, Wakeup
 from gateway.stores.delivery_rows import DeliveryRows, SessionEvent
 from gateway.stores.documents import SessionKey, StoreUnavailable
-from gateway.stores.waiting import Unsubscribe, Watchers
+from gateway.stores.hints import EVENTS, SessionHints
+from gateway.stores.waiting import Unsubscribe, Watchers, join_both
 
 Note = Callable[..., None]
 EventData = Mapping[str, object] | msgspec.Struct
@@ -39,14 +41,22 @@ REMINDER_DUE, RUN_STARTED, RUN_FINISHED, DELIVERY_ACKED = KINDS = (
 # Events may contain whole results, so only a few are read ahead for a slow reader.
 PAGE = 20
 MOST_SUBSCRIPTIONS = 20
+# In a store that instances share: hints of their events may be lost.
+POLL_SECONDS = 15.0
 
 
 class Feed:
     """The log of events of all sessions; of one session, a higher number is later."""
 
     def __init__(
-        self, rows: DeliveryRows, clock: Clock, note: Note, most: int = MOST_SUBSCRIPTIONS
+        self,
+        rows: DeliveryRows,
+        clock: Clock,
+        note: Note,
+        most: int = MOST_SUBSCRIPTIONS,
+        hints: SessionHints | None = None,
     ) -> None:
+        self._hints = hints
         self.rows = rows
         self.clock = clock
         self.note = note
@@ -83,20 +93,29 @@ class Feed:
         """Wake the readers of a session: an event of it was stored."""
         self._watchers.notify((owner, session))
         self._watchers.notify(owner)
+        if self._hints is not None:
+            self._hints.tell(EVENTS, (owner, session))
 
     def watch(self, owner: str, callback: Callable[[], None]) -> Unsubscribe:
         """Call the callback after each event of any of an owner's sessions."""
         return self._watchers.watch(owner, callback)
+
+    def _watch_session(self, key: SessionKey, wakeup: Wakeup) -> Unsubscribe:
+        here = self._watchers.watch(key, wakeup.rouse)
+        if self._hints is None:
+            return here
+        return join_both(here, self._hints.watch(EVENTS, key, wakeup.rouse))
 
     @contextmanager
     def subscribe(self, owner: str, session: str) -> Iterator[Subscription]:
         """Subscribe to a session's events; raise `TooMany` or `Draining` if not possible."""
         with self.subscribers.admit(owner) as wakeup:
             key = (owner, session)
-            unwatch = self._watchers.watch(key, wakeup.rouse)
+            unwatch = self._watch_session(key, wakeup)
+            poll_seconds = None if self._hints is None else POLL_SECONDS
             self.open[key] += 1
             try:
-                yield Subscription(self.rows, key, wakeup)
+                yield Subscription(self.rows, key, wakeup, poll_seconds)
             finally:
                 unwatch()
                 self.open[key] -= 1
@@ -114,9 +133,16 @@ class Subscription:
     It only keeps its position: events that a slow reader has not read yet are in the store.
     """
 
-    __slots__ = ("_key", "_rows", "_wakeup", "after")
+    __slots__ = ("_key", "_poll_seconds", "_rows", "_wakeup", "after")
 
-    def __init__(self, rows: DeliveryRows, key: SessionKey, wakeup: Wakeup) -> None:
+    def __init__(
+        self,
+        rows: DeliveryRows,
+        key: SessionKey,
+        wakeup: Wakeup,
+        poll_seconds: float | None = None,
+    ) -> None:
+        self._poll_seconds = poll_seconds
         self._rows = rows
         self._key = key
         self._wakeup = wakeup
@@ -143,4 +169,5 @@ class Subscription:
                 self.after = event.seq
                 yield event
             if not found:
-                await self._wakeup.wait()
+                with anyio.move_on_after(self._poll_seconds):
+                    await self._wakeup.wait()

@@ -34,7 +34,7 @@ from gateway.stores.delivery_rows import (
 from gateway.stores.documents import SessionKey, StoreUnavailable
 from gateway.stores.entries import SessionEntries
 from gateway.stores.hints import ITEMS
-from gateway.stores.waiting import KeyLocks, Unsubscribe
+from gateway.stores.waiting import KeyLocks, Unsubscribe, join_both
 
 Note = Callable[..., None]
 
@@ -150,7 +150,10 @@ class OutboxQueue:
 
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
         """Call the callback when an item is added or no longer waits."""
-        return self._ledger.watch((owner, session), callback)
+        here = self._ledger.watch((owner, session), callback)
+        if self.entries is None:
+            return here
+        return join_both(here, self.entries.hints.watch(ITEMS, (owner, session), callback))
 
     def list_held(self, owner: str, session: str) -> Container[str]:
         """Return the ids of a session's items that turns carry now."""

@@ -282,6 +282,8 @@ class HoldPolicy:
         """Return when something may be ready: a reminder, or the result of a run."""
         scope, session = self._scope, self._claims.session
         assert session is not None
+        if self._jobs is not None and self._settings.hold_for_jobs:
+            await self._jobs.refresh(scope.owner, session)
         ready_ms = await self._claims.reminders.next_ready(scope.owner, session, scope.exchange_id)
         expected_ms = self._find_expected_run()
         if expected_ms is None or ready_ms is None:

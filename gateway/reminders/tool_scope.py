@@ -43,6 +43,9 @@ class Jobs(Protocol):
     def expecting(self, owner: str, session: str) -> int | None:
         """Return when a session's next run begins, a past time if one is running; None: never."""
 
+    async def refresh(self, owner: str, session: str) -> None:
+        """Read it from a store that instances share, if it may have changed."""
+
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
         """Call the callback when that changes."""
 

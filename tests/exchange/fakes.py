@@ -371,6 +371,9 @@ class FakeJobs:
     def expecting(self, owner: str, session: str) -> int | None:
         return self.begins_ms
 
+    async def refresh(self, owner: str, session: str) -> None:
+        pass
+
     def watch(self, owner: str, session: str, callback: Callable[[], None]) -> Unsubscribe:
         return self._watchers.watch((owner, session), callback)
 

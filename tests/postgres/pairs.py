@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from gateway.clock import SystemClock
-from tests.run import Running, in_process
+from tests.run import Running
 from tests.wire.fake import Story
 
-from .server import make_schema_name, shared_server
-
-
-@asynccontextmanager
-async def on_postgres(story: Story, schema: str, **settings: Any) -> AsyncIterator[Running]:
-    """Run a gateway on a schema of the server."""
-    where = {"store__url": shared_server().url, "store__schema": schema}
-    settings = {"clock__due_window_ms": 0, **where, **settings}
-    async with in_process(story, clock=SystemClock(), **settings) as running:
-        yield running
+from .gateways import instance
+from .server import make_schema_name
 
 
 @asynccontextmanager
 async def pair(story: Story, **settings: Any) -> AsyncIterator[tuple[Running, Running]]:
-    """Run two gateways whose models answer so, each on its own connections."""
+    """Run two gateways whose models answer so."""
     schema = make_schema_name()
-    async with (
-        on_postgres(story, schema, **settings) as one,
-        on_postgres(story, schema, **settings) as two,
-    ):
+    settings = {"clock__due_window_ms": 0, **settings}
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(instance(story, schema, **settings))
+        two = await stack.enter_async_context(instance(story, schema, **settings))
         yield one, two
