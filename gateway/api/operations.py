@@ -51,7 +51,8 @@ class Readiness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class NotReady(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """New requests are not accepted."""
 
-    status: Literal["draining"]
+    status: Literal["draining", "unavailable"]
+    reason: Annotated[str, Meta(description="What is wrong with the store.")] | UnsetType = UNSET
 
 
 class UpstreamStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,6 +119,8 @@ class Operations:
     wall: Callable[[], float]
     clock: Callable[[], ClockStatus]
     agents: tuple[str, ...] = ()
+    needs_store: bool = False
+    """Whether requests are refused as long as the store is in trouble."""
     instance: Callable[[], InstanceStatus | UnsetType] = lambda: UNSET
 
     def routes(self) -> list[BaseRoute]:
@@ -138,8 +141,10 @@ class Operations:
         """Say whether new requests are accepted."""
         if self.exchanges.draining:
             return answer_json(NotReady("draining"), 503, {"retry-after": "1"})
-        # Models answer without a store, so trouble with it turns nobody away.
         reason = await self.trouble()
+        if reason and self.needs_store:
+            return answer_json(NotReady("unavailable", reason), 503, {"retry-after": "1"})
+        # Else models answer without a store, so trouble with it turns nobody away.
         return Readiness("degraded", reason) if reason else Readiness("ready")
 
     async def show_metrics(self, request: WebRequest) -> Response:

@@ -156,6 +156,7 @@ def operations_of(services: RequestServices) -> Operations:
         wall=time.time,
         clock=parts.clock_status,
         agents=tuple(services.agents.known),
+        needs_store=parts.store.entries is not None and parts.store.entries.refuses,
         instance=base.show_instance,
     )
 

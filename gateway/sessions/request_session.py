@@ -82,7 +82,11 @@ class SessionStates:
         key = DocumentKey(KIND, owner, name)
         stored = self.store.recall(key)
         try:
-            return NEW.routing if stored is None else unseal(key, stored, SHAPE).routing
+            return (
+                NEW.routing
+                if not (stored and stored.revision)
+                else unseal(key, stored, SHAPE).routing
+            )
         except StoreUnavailable:
             return NEW.routing
 

@@ -157,7 +157,8 @@ class Documents(Protocol):
     def recall(self, key: DocumentKey) -> Stored | None:
         """Return without I/O what the document was lately, where reading takes long; or None.
 
-        It may have changed since, so it only counts for a change that names its revision.
+        Of revision 0: there was none. It may have changed since, so it only counts for a change
+        that names its revision.
         """
 
     async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
@@ -275,6 +276,8 @@ async def _fetch(
         raise ValueError(
             f"A {key.kind} document does not have the shape of a {shape.kind} document."
         )
+    if recalled is not None and not recalled.revision:
+        return shape.empty, 0
     stored = recalled or await store.read(key)
     while stored is not None:
         try:

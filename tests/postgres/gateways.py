@@ -15,9 +15,14 @@ from .server import shared_server
 
 @asynccontextmanager
 async def instance(
-    story: Story | None, schema: str, tables: Mapping[str, Any] | None = None, **settings: Any
+    story: Story | None,
+    schema: str,
+    *others: Story,
+    tables: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Running]:
     """Start a gateway; those with the same schema share everything."""
     where = {"store__url": shared_server().url, "store__schema": schema, **settings}
-    async with in_process(story, clock=SystemClock(), tables=tables, settings=where) as running:
+    clock = SystemClock()
+    async with in_process(story, *others, clock=clock, tables=tables, settings=where) as running:
         yield running

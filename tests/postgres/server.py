@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -154,7 +155,7 @@ class PostgresServer(OwnProcess):
     def _signal_all(self, number: int) -> None:
         if self.process:
             for pid in (self.process.pid, *_children(self.process.pid)):
-                os.kill(pid, number)
+                _kill(pid, number)
 
 
 class Pooler(OwnProcess):
@@ -204,11 +205,10 @@ def _children(pid: int) -> list[int]:
     return [int(child) for child in tasks.read_text().split()]
 
 
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+def _kill(pid: int, number: int = signal.SIGKILL) -> None:
+    # Processes of a server come and go.
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 @cache

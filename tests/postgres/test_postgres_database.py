@@ -16,7 +16,7 @@ from tests.run import until
 from .conftest import Notes
 from .server import PostgresServer
 
-HASTY = Deadlines(attempt_s=0.3, change_s=20)
+HASTY = Deadlines(attempt_s=1, change_s=30)
 
 
 @asynccontextmanager

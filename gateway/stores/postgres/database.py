@@ -43,6 +43,7 @@ Note = Callable[..., None]
 LONGEST_QUEUE = 50_000
 ATTEMPTS = 4
 RETRY_SECONDS = 0.05
+CHECK_SECONDS = 1.0
 CLOSING_SECONDS = 10.0
 
 
@@ -149,8 +150,11 @@ class Database:
         return cast(R, await job.future)
 
     async def check(self) -> None:
-        """Raise `StoreUnavailable` if the database does not answer."""
-        await self.ask("SELECT 1")
+        """Raise `StoreUnavailable` if the database does not answer within a second."""
+        with anyio.move_on_after(CHECK_SECONDS):
+            await self.ask("SELECT 1")
+            return
+        raise away()
 
     async def aclose(self) -> None:
         """Do what was submitted, for a while, and close the connections."""

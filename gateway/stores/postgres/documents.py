@@ -72,6 +72,7 @@ OWNERS = """WITH RECURSIVE found AS (
 MOST_REMEMBERED = 10_000
 MOST_REMEMBERED_BYTES = 64 * 1024 * 1024
 REVISION_BITS = 62
+NONE_YET = Stored(b"", 0)
 OTHERS_CHANGED = "The document was changed by somebody else."
 
 
@@ -143,7 +144,8 @@ class PostgresDocuments:
 
     def recall(self, key: DocumentKey) -> Stored | None:
         """Return without I/O what the document was when it was seen last, if that is known."""
-        return self.memory.get(key)
+        known = self.memory.get(key)
+        return NONE_YET if known is None and self.absent(key) else known
 
     async def read(self, key: DocumentKey) -> Stored | None:
         """Return the document, or None if there is none."""
