@@ -11,14 +11,13 @@ import anyio
 from gateway.agents.conversations import (
     UPSTREAM_ERROR,
     Bookmark,
-    ConversationRecord,
     Failure,
     ForeignCallShown,
     ReasoningShown,
+    Record,
     Shown,
     TextShown,
     Transcript,
-    UnkeptConversation,
     read_failure,
     read_frames,
 )
@@ -142,7 +141,7 @@ class AgentClient:
         message: str,
         listener: AgentListener,
         lease: Lease | None,
-        record: ConversationRecord | UnkeptConversation,
+        record: Record,
     ) -> None:
         self.transcript = Transcript(message)
         self.outcome: Outcome | None = None
@@ -308,7 +307,7 @@ class AgentClient:
             if trouble is not None and failure is None:
                 reason, failure = ERROR, trouble
             if self._lease is not None:
-                await self._lease.release(reason)
+                await self._lease.release(reason, is_unlocked=bookmark.is_unlocked)
         outcome = Outcome(
             text="".join(self._text),
             reason=reason,
@@ -328,7 +327,8 @@ class AgentClient:
         self._keeping = True
         try:
             with anyio.fail_after(PATIENCE):
-                return await self._record.add(self.transcript.messages()), None
+                token = self._lease.token if self._lease is not None else ""
+                return await self._record.add(self.transcript.messages(), token), None
         except StoreUnavailable as error:
             return Bookmark(), Failure(
                 f"The answer could not be stored: {error.message}", error.code

@@ -20,15 +20,20 @@ from gateway.dialects.raw_json import append_items
 from gateway.errors import HoldgateError, UpstreamAnswered
 from gateway.exchange.additions import Addition, AnsweredTurn, ToolResult, UserText
 from gateway.exchange.model import Stop, ToolCall, TurnEnd
+from gateway.jobs.model import Run
 from gateway.offload import Offload
-from gateway.stores.conversation_rows import AgentConversation, ConversationRows
+from gateway.stores.conversation_rows import (
+    LONGEST,
+    AgentConversation,
+    ConversationRows,
+    TalkAddition,
+    TalkRows,
+)
 from gateway.stores.documents import Conflict, StoreUnavailable
 from gateway.wire.sse import data_of, split
 
 Message = dict[str, Any]
 
-# A longer conversation loses its beginning: no model would read it.
-LONGEST = 4 * 1024 * 1024
 CUT = msgspec.json.encode(
     {"ok": False, "error": "The call was cut short; whether it had an effect is not known."}
 ).decode()
@@ -257,21 +262,39 @@ class Bookmark(NamedTuple):
     version: int = 0
     at_ms: int = 0
     """When that message was stored."""
+    is_unlocked: bool = False
+    """Whether the lock of the exchange was released with it."""
 
 
 class Conversations:
-    """The stored conversations, each of one owner, agent and session."""
+    """The stored conversations, each of one owner, agent and session.
+
+    Where instances share the store, `talks` appends to them.
+    """
 
     def __init__(
-        self, rows: ConversationRows, now_ms: Callable[[], int], offload: Offload | None = None
+        self,
+        rows: ConversationRows,
+        now_ms: Callable[[], int],
+        offload: Offload | None = None,
+        talks: TalkRows | None = None,
     ) -> None:
         self.rows = rows
         self.now_ms = now_ms
         self.offload = offload or Offload()
+        self.talks = talks
 
-    async def open(self, owner: str, agent: str, session: str) -> ConversationRecord:
-        """Open a conversation for one exchange; raise if the store is down."""
-        return ConversationRecord(self, await self.read(owner, agent, session))
+    async def open(
+        self, owner: str, agent: str, session: str, told: Run | None = None
+    ) -> ConversationRecord | TalkRecord:
+        """Open a conversation for one exchange; raise if the store is down.
+
+        `told` is the run whose owed result the exchange tells the session.
+        """
+        found = await self.read(owner, agent, session)
+        if self.talks is None:
+            return ConversationRecord(self, found)
+        return TalkRecord(self.talks, found, self.now_ms, told)
 
     async def read(self, owner: str, agent: str, session: str) -> AgentConversation:
         """Return a conversation, an empty one if there is none; raise if the store is down."""
@@ -296,7 +319,7 @@ class ConversationRecord:
         """Release the messages: an exchange may be held for long, and a conversation be large."""
         self._found = None
 
-    async def add(self, gained: list[Message]) -> Bookmark:
+    async def add(self, gained: list[Message], token: str = "") -> Bookmark:
         """Append messages to the conversation, durably; return its new end.
 
         If the conversation was changed meanwhile, they are appended to the changed one.
@@ -316,6 +339,46 @@ class ConversationRecord:
         raise StoreUnavailable("Too many requests change this conversation at once; try again.")
 
 
+class TalkRecord:
+    """A conversation as one exchange found it, in a store that instances share.
+
+    The exchange is appended in the statement that releases its lock, so that nobody who lost the
+    lock appends anything.
+    """
+
+    def __init__(
+        self,
+        talks: TalkRows,
+        found: AgentConversation,
+        now_ms: Callable[[], int],
+        told: Run | None = None,
+    ) -> None:
+        self._talks = talks
+        self._now_ms = now_ms
+        self._told = told
+        self._found = found
+
+    @property
+    def messages(self) -> bytes:
+        """The earlier messages, as a JSON array."""
+        return self._found.messages
+
+    def let_go(self) -> None:
+        """Release the messages: an exchange may be held for long, and a conversation be large."""
+        self._found = msgspec.structs.replace(self._found, messages=NOTHING)
+
+    async def add(self, gained: list[Message], token: str = "") -> Bookmark:
+        """Append messages to the conversation, and release the lock of this token."""
+        found = self._found
+        if not gained:
+            return Bookmark(found.version, found.updated_ms)
+        messages = msgspec.json.encode(gained)
+        key = (found.owner, found.agent, found.session)
+        addition = TalkAddition(*key, messages, token, found.first, self._told)
+        version = await self._talks.append(addition)
+        return Bookmark(version, self._now_ms(), is_unlocked=bool(token))
+
+
 class UnkeptConversation:
     """A conversation of one exchange only, which is not stored."""
 
@@ -324,6 +387,9 @@ class UnkeptConversation:
     def let_go(self) -> None:
         """Do nothing: there are no messages."""
 
-    async def add(self, gained: list[Message]) -> Bookmark:
+    async def add(self, gained: list[Message], token: str = "") -> Bookmark:
         """Store nothing."""
         return Bookmark()
+
+
+Record = ConversationRecord | TalkRecord | UnkeptConversation

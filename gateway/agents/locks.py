@@ -69,12 +69,12 @@ class Lease:
         self.closing.set()
         self._locks.tell_closing(self)
 
-    async def release(self, why: str = DONE) -> None:
-        """Release the lock; only the first call counts."""
+    async def release(self, why: str = DONE, is_unlocked: bool = False) -> None:
+        """Release the lock, unless that was done in the store; only the first call counts."""
         if not self._released:
             self._released = True
             self.closing.set()
-            await self._locks.free(self, why)
+            await self._locks.free(self, why, is_unlocked)
 
     async def rest(self, resting: bool) -> None:
         """Note for other instances whether this exchange waits in a hold, which ends if asked."""
@@ -172,12 +172,12 @@ class Locks:
         if self._shared is not None:
             await self._shared.rest(lease.key, lease.token, resting)
 
-    async def free(self, lease: Lease, why: str) -> None:
+    async def free(self, lease: Lease, why: str, is_unlocked: bool = False) -> None:
         """Release the lock of a lease, if the lease still holds it."""
         event = "lock_not_released"
         try:
             with anyio.move_on_after(STORE_PATIENCE, shield=True):
-                freed = await self.rows.release(*lease.key, lease.token)
+                freed = is_unlocked or await self.rows.release(*lease.key, lease.token)
                 event = "lock_released" if freed else "lock_lost"
         except StoreUnavailable as error:
             # It is not renewed any more, so it ends by itself.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.exchange.model import JOB_RUN, RequestSource
+from gateway.jobs.model import Run
 
 COMPLETED, LENGTH, FILTERED, TURNS, TAKEN_OVER, DRAINING = (
     "completed",
@@ -47,6 +48,8 @@ class AgentMessage:
     """Whether it may deliver what waits for the session: runs of jobs leave that to the user."""
     directives: bool = False
     """Whether directives in the message act: True if a user wrote it."""
+    told: Run | None = None
+    """The run whose owed result it tells the session."""
     source: RequestSource = JOB_RUN
 
 

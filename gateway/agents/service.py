@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from gateway.agents.client import AgentClient, AgentListener
-from gateway.agents.conversations import ConversationRecord, Conversations, UnkeptConversation
+from gateway.agents.conversations import Conversations, Record, UnkeptConversation
 from gateway.agents.locks import Lease
 from gateway.agents.model import CANCELLED, GONE, Agent, AgentMessage, Outcome
 from gateway.dialects import DIALECTS
@@ -118,11 +118,11 @@ class Agents:
             client.transcript.set_message(await read_message(request.asked, message.owner, offload))
         return client, request, report
 
-    async def _record(self, message: AgentMessage) -> ConversationRecord | UnkeptConversation:
+    async def _record(self, message: AgentMessage) -> Record:
         if message.fresh:
             return UnkeptConversation()
         return await self.services.conversations.open(
-            message.owner, message.agent.id, message.session
+            message.owner, message.agent.id, message.session, message.told
         )
 
     async def _answer(

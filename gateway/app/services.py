@@ -126,7 +126,7 @@ class GatewayServices:
         )
         self.tool_services = self._tool_services()
         offload = base.exchanges.services.offload
-        self.conversations = Conversations(rows.conversations, clock.now_ms, offload)
+        self.conversations = Conversations(rows.conversations, clock.now_ms, offload, rows.talks)
         self.locks = self._make_locks()
         prices, writer = wiring.prices_of(config), secrets.token_hex(8)
         self.usage = UsageMeter(rows.usage, base.totals, clock, prices, note, writer)

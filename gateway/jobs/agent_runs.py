@@ -59,23 +59,31 @@ class AgentRuns:
 
     async def tell(self, job: Job, run: Run, message: str, lease: Lease) -> Outcome:
         """Send the result of a run to the agent of the job's session."""
-        return await self._chat(job, run, message, lease, fresh=False, name=name_result(run))
+        return await self._chat(job, run, message, lease, fresh=False, told=run)
 
     async def _chat(
-        self, job: Job, run: Run, message: str, lease: Lease | None, fresh: bool, name: str = ""
+        self,
+        job: Job,
+        run: Run,
+        message: str,
+        lease: Lease | None,
+        fresh: bool,
+        told: Run | None = None,
     ) -> Outcome:
+        name = run.run_id if told is None else name_result(told)
         request = AgentMessage(
             owner=job.user_id,
             agent=self._agents.find(job.agent_id),
             session=job.session_id,
             text=message,
-            exchange_id=name or run.run_id,
-            request_id=name or run.run_id,
+            exchange_id=name,
+            request_id=name,
             fresh=fresh,
             may_hold=False,
             may_schedule=False,
             collects=False,
             source=RequestSource("", (), job.agent_id, job.job_id, run.run_id),
+            told=told,
         )
         return await self._agents.chat(lease, request, AgentListener())
 

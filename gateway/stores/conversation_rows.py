@@ -7,6 +7,11 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from gateway.jobs.model import Run
+
+LONGEST = 4 * 1024 * 1024
+"""A longer conversation loses its beginning: no model would read it."""
+
 
 class AgentConversation(msgspec.Struct, frozen=True):
     """The messages of an agent's session, as a JSON array, and their version."""
@@ -17,6 +22,23 @@ class AgentConversation(msgspec.Struct, frozen=True):
     messages: bytes = b"[]"
     version: int = 0
     updated_ms: int = 0
+    first: int = 0
+    """The version after its oldest exchange, where each exchange is a row."""
+
+
+class TalkAddition(NamedTuple):
+    """The messages that one exchange adds to a conversation, as a JSON array."""
+
+    owner: str
+    agent: str
+    session: str
+    messages: bytes
+    token: str = ""
+    """The token of the lock that is released with it; empty: there is none."""
+    first: int = 0
+    """What is older than this version is deleted."""
+    told: Run | None = None
+    """The run whose owed result this exchange told the session."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -66,6 +88,16 @@ class ConversationRows(Protocol):
 
     async def keep_snapshot(self, owner: str, session: str, snapshot: Snapshot) -> None:
         """Replace the snapshot of a relay session."""
+
+
+class TalkRows(Protocol):
+    """Conversations of agents in a store that instances share: each exchange is a row."""
+
+    async def append(self, addition: TalkAddition) -> int:
+        """Append an exchange, and release its lock; return the new version.
+
+        Raise `Conflict` if its token does not hold the lock, or if its result is not owed any more.
+        """
 
 
 class LockRows(Protocol):

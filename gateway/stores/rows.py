@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gateway.stores.conversation_rows import ConversationRows, LockRows, SharedLockRows
+from gateway.stores.conversation_rows import ConversationRows, LockRows, SharedLockRows, TalkRows
 from gateway.stores.delivery_rows import DeliveryRows, EventLogRows, PostRows
 from gateway.stores.job_rows import JobRows
 from gateway.stores.shared_rows import SharedRows
@@ -47,6 +47,8 @@ class Rows(Protocol):
     event_log: EventLogRows | None
     """None in a store that instances share: then webhooks have posts."""
     posts: PostRows | None
+    talks: TalkRows | None
+    """None in a store of one process: it replaces whole conversations."""
 
     @property
     def shared_locks(self) -> SharedLockRows | None:

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.agents.conversations import (
     CUT,
+    Bookmark,
     Conversations,
     Transcript,
     extend_history,
@@ -177,7 +178,7 @@ class Rows:
 async def test_nothing_is_lost_when_somebody_else_is_faster() -> None:
     rows: Any = Rows(conflicts=3)
     record = await Conversations(rows, lambda: 7).open("o", "a", "s")
-    assert await record.add([user("yours")]) == (4, 7)
+    assert await record.add([user("yours")]) == Bookmark(4, 7)
     assert json.loads(rows.kept.messages) == [*[user("mine")] * 3, user("yours")]
     assert rows.kept.updated_ms == 7
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from gateway.stores.postgres.connection import Connector
+from gateway.stores.postgres.conversations import PostgresConversations
 from gateway.stores.postgres.database import Database
 from gateway.stores.postgres.instances import SharedInstance
 from gateway.stores.postgres.migrations import FIRST
@@ -27,6 +28,7 @@ class OpenedRows(PostgresRows):
     def __init__(self, services: SharedServices) -> None:
         super().__init__(services)
         self.instance = services.instance
+        self.appender = PostgresConversations(services)
         self.database = services.database
 
     async def bury(self) -> None:

@@ -9,10 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.jobs.model import Job, Run
-from gateway.stores.conversation_rows import AgentConversation, Snapshot
+from gateway.stores.conversation_rows import AgentConversation, Snapshot, TalkAddition
 from gateway.stores.delivery_rows import ItemReservation, OutboxItem, Post, SessionEvent
 from gateway.stores.documents import Conflict
-from gateway.stores.postgres.conversations import TalkAddition
 from gateway.stores.postgres.database import Database, Work
 from tests.stores.row_backends import STEP, claim_one, cut, due, ended, idle, job, same, tells
 
@@ -168,13 +167,13 @@ async def test_a_result_is_paid_with_the_exchange_that_told_it(
     await here.jobs.finish(done, idle, KEEP)
     assert await here.locks.take("ann", "s", "t1", "job", 0) is None
     told = TalkAddition("ann", "agent", "s", b'["a"]', token="t1", told=done)
-    await here.shared_talks.append(told)
+    await here.appender.append(told)
     assert await there.jobs.list_owed() == []
     assert await there.jobs.get_run(done.run_id) == replace(done, owed=False)
     # A result that is not owed any more is not told: its session may be deleted.
     assert await here.locks.take("ann", "s", "t2", "job", 0) is None
     with pytest.raises(Conflict):
-        await here.shared_talks.append(told._replace(token="t2"))
+        await here.appender.append(told._replace(token="t2"))
 
 
 # Conversations.
@@ -194,7 +193,7 @@ async def test_exchanges_are_appended_and_their_lock_is_released(
         token = str(number)
         assert await rows.locks.take("ann", "s", token, "chat", 0) is None
         addition = TalkAddition("ann", "agent", "s", b"[%d]" % number, token)
-        version = await rows.shared_talks.append(addition)
+        version = await rows.appender.append(addition)
         assert version > last
         last = version
         assert await rows.shared_locks.find("ann", "s") is None
@@ -204,7 +203,7 @@ async def test_exchanges_are_appended_and_their_lock_is_released(
     assert found.version == last
     assert await there.conversations.listing("ann", None, 9) == [(found.updated_ms, "s", "agent")]
     rest = TalkAddition("ann", "agent", "s", b"[]", first=last)
-    await here.shared_talks.append(rest)
+    await here.appender.append(rest)
     assert await messages_of(here) == b"[2]"
 
 
@@ -213,14 +212,14 @@ async def test_who_has_lost_the_lock_appends_nothing(here: OpenedRows, there: Op
     await here.bury()
     assert await there.locks.take("ann", "s", "theirs", "chat", 0) is None
     with pytest.raises(Conflict):
-        await here.shared_talks.append(TalkAddition("ann", "agent", "s", b"[1]", "mine"))
-    await there.shared_talks.append(TalkAddition("ann", "agent", "s", b"[2]", "theirs"))
+        await here.appender.append(TalkAddition("ann", "agent", "s", b"[1]", "mine"))
+    await there.appender.append(TalkAddition("ann", "agent", "s", b"[2]", "theirs"))
     assert await messages_of(there) == b"[2]"
 
 
 async def test_an_imported_conversation_goes_on(here: OpenedRows) -> None:
     await here.conversations.put(AgentConversation("ann", "agent", "s", b'[ "a", "b" ]'))
-    await here.shared_talks.append(TalkAddition("ann", "agent", "s", b"[3]"))
+    await here.appender.append(TalkAddition("ann", "agent", "s", b"[3]"))
     assert await messages_of(here) == b'["a", "b",3]'
 
 

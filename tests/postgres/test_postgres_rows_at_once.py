@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from gateway.errors import TooMany
 from gateway.jobs.model import Run
+from gateway.stores.conversation_rows import TalkAddition
 from gateway.stores.delivery_rows import ItemReservation, OutboxItem, SessionEvent
 from gateway.stores.documents import Conflict
 from gateway.stores.postgres.connection import Connection
-from gateway.stores.postgres.conversations import TalkAddition
 from gateway.stores.postgres.news import NewsWriter
 from gateway.usage.model import RowKey, UsageBatch, UsageCounts, UsageQuery
 from tests.stores.row_backends import STEP, cut, due, ended, idle, job, same, tells
@@ -260,7 +260,7 @@ async def test_a_conversation_loses_no_exchange(instances: list[OpenedRows]) -> 
                 pass
             said = TalkAddition("ann", "agent", "s", b'["%s"]' % token.encode(), token)
             appended.append(token)
-            await rows.shared_talks.append(said)
+            await rows.appender.append(said)
 
     await together(instances, work, 2)
     found = await instances[0].conversations.get("ann", "agent", "s")

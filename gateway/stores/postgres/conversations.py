@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
-from typing import NamedTuple
 
 import msgspec
 from asyncpg import Record
 from msgspec.structs import replace
 
-from gateway.jobs.model import Run
-from gateway.stores.conversation_rows import AgentConversation, Snapshot
+from gateway.stores.conversation_rows import LONGEST, AgentConversation, Snapshot, TalkAddition
 from gateway.stores.documents import Conflict
 from gateway.stores.job_content import encode_row
 from gateway.stores.postgres.connection import Connection
@@ -91,21 +89,6 @@ KEEP_SNAPSHOT = """INSERT INTO @snapshots AS s
 _headers = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 
 
-class TalkAddition(NamedTuple):
-    """The messages that one exchange adds to a conversation, as a JSON array."""
-
-    owner: str
-    agent: str
-    session: str
-    messages: bytes
-    token: str = ""
-    """The token of the lock that is released with it; empty: there is none."""
-    first: int = 0
-    """The number of the oldest exchange that is kept."""
-    told: Run | None = None
-    """The run whose owed result this exchange told the session."""
-
-
 class PostgresConversations:
     """The `ConversationRows` of a PostgreSQL; without a time the store sets it."""
 
@@ -146,7 +129,8 @@ class PostgresConversations:
             # Perhaps it was done, and the connection broke before anybody was told.
             rows = await self._database.ask(WAS_APPENDED, *key, addition.token)
         if not rows:
-            raise Conflict("The conversation was continued by somebody else.")
+            self._services.note("late_write", what="exchange", owner=addition.owner)
+            raise Conflict("The session was taken over or deleted meanwhile.")
         return int(rows[0]["number"])
 
     async def listing(
@@ -201,10 +185,17 @@ async def _put(conversation: AgentConversation, updated_ms: int, connection: Con
 
 
 def _join(key: tuple[str, str, str], rows: Sequence[Record]) -> AgentConversation:
-    """Join the exchanges of a conversation to one JSON array."""
-    newest = rows[-1]
-    messages = join_messages([row["messages"] for row in rows])
-    return AgentConversation(*key, messages, newest["number"], newest["updated_ms"])
+    """Join the newest exchanges of a conversation to one JSON array, as many as there is room."""
+    size, count = 0, 0
+    for row in reversed(rows):
+        size += len(row["messages"])
+        if count and size > LONGEST:
+            break
+        count += 1
+    kept, newest = rows[-count:], rows[-1]
+    messages = join_messages([row["messages"] for row in kept])
+    first = 0 if count == len(rows) else kept[0]["number"]
+    return AgentConversation(*key, messages, newest["number"], newest["updated_ms"], first)
 
 
 def join_messages(exchanges: Sequence[bytes]) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.stores.conversation_rows import ConversationRows, LockRows
+from gateway.stores.conversation_rows import ConversationRows, LockRows, TalkRows
 from gateway.stores.delivery_rows import DeliveryRows, EventLogRows, PostRows
 from gateway.stores.job_rows import JobRows
 from gateway.stores.postgres.chores import PostgresEndings
@@ -25,7 +25,7 @@ class PostgresRows:
     def __init__(self, services: SharedServices) -> None:
         news = NewsWriter()
         self.shared_jobs = PostgresJobs(services, news)
-        self.shared_talks = PostgresConversations(services)
+        talks = PostgresConversations(services)
         self.shared_locks = PostgresLocks(services)
         self.event_log: EventLogRows | None = None
         posts = PostgresPosts(services, news)
@@ -33,7 +33,8 @@ class PostgresRows:
         self.operators: SharedRows = PostgresOperators(services, posts)
         self.endings = PostgresEndings(services)
         self.jobs: JobRows = self.shared_jobs
-        self.conversations: ConversationRows = self.shared_talks
+        self.conversations: ConversationRows = talks
+        self.talks: TalkRows | None = talks
         self.locks: LockRows = self.shared_locks
         self.deliveries: DeliveryRows = PostgresDeliveries(services, news)
         self.usage: UsageRows = PostgresUsage(services)

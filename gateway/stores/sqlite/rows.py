@@ -9,7 +9,7 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from gateway.stores.conversation_rows import ConversationRows, LockRows
+from gateway.stores.conversation_rows import ConversationRows, LockRows, TalkRows
 from gateway.stores.delivery_rows import DeliveryRows, EventLogRows, PostRows
 from gateway.stores.disk import ROWS_FILE, ROWS_MARKER, ProcessLock
 from gateway.stores.documents import OnQuarantine
@@ -47,6 +47,7 @@ class SqliteRows:
         self.posts: PostRows | None = None
         self.shared_locks = None
         self.operators: SharedRows | None = None
+        self.talks: TalkRows | None = None
         self.usage: UsageRows = SqliteUsage(engine, services.now_ms)
         # If no other process can use the store, locks are in memory and need no write.
         self.locks: LockRows = (
