@@ -27,6 +27,7 @@ KEY_FORMS = ("api_key_env", "api_key_command", "api_key")
 # Transports that are a package of their own, and an extra of ours.
 EXTRA_TRANSPORTS = ("httpx2",)
 POSTGRES_DRIVER = "asyncpg"
+LAST_PORT = 65_535
 
 Rule = Callable[[Config], Iterator[Problem]]
 
@@ -154,13 +155,22 @@ def strangers_need_a_key(config: Config) -> Iterator[Problem]:
 
 
 def workers_share_a_store(config: Config) -> Iterator[Problem]:
-    """Several processes need a store that they can share; this version has none."""
-    if config.server.workers > 1:
+    """Several processes need a store that they can share."""
+    workers, url = config.server.workers, config.store.url
+    if workers > 1 and not url.startswith(POSTGRES):
+        name = f'a store of "{url.partition(":")[0]}:"' if url else "the embedded store"
         yield Problem(
             "server.workers",
-            f"{config.server.workers} workers need a store that processes can share, "
-            "which comes in a later version",
+            f"{workers} workers need a store that they can share, and {name} belongs to one "
+            'process; set store.url to "postgresql://…"',
         )
+
+
+def metrics_ports_exist(config: Config) -> Iterator[Problem]:
+    """Each worker has a port of its own for its metrics."""
+    first, workers = config.metrics.port, config.server.workers
+    if first + workers - 1 > LAST_PORT:
+        yield Problem("metrics.port", f"{workers} workers need ports up to {first + workers - 1}")
 
 
 def webhooks_have_owners(config: Config) -> Iterator[Problem]:
@@ -208,6 +218,7 @@ RULES: tuple[Rule, ...] = (
     stores_have_packages,
     strangers_need_a_key,
     workers_share_a_store,
+    metrics_ports_exist,
     webhooks_have_owners,
     agents_can_work,
 )

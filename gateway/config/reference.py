@@ -6,16 +6,14 @@ from collections.abc import Iterator
 
 from gateway.config.problems import join
 from gateway.config.rendering import write_value
-from gateway.config.schema import ConfigKey, is_later, keys_of
+from gateway.config.schema import ConfigKey, keys_of
 from gateway.config.sections import Config
-
-LATER_MARK = "*(later)*"
 
 
 def reference() -> str:
-    """Return which sections are in effect, and one Markdown table for each."""
-    lines = ["| section | in this version |", "|---|---|"]
-    lines += [f"| `{path}` | {_state(path, below)} |" for path, _, below in _sections(Config)]
+    """Return what the sections are about, and one Markdown table for each."""
+    lines = ["| section | about |", "|---|---|"]
+    lines += [f"| `{path}` | {below.__doc__ or ''} |" for path, _, below in _sections(Config)]
     for path, key, below in _sections(Config):
         lines += _table(path, key, below)
     return "\n".join(lines) + "\n"
@@ -28,21 +26,15 @@ def _sections(section: type, where: str = "") -> Iterator[tuple[str, ConfigKey, 
             yield from _sections(below, join(where, name))
 
 
-def _state(path: str, section: type) -> str:
-    some = any(is_later(join(path, name)) for name in keys_of(section))
-    return f"in effect, but for the keys marked {LATER_MARK}" if some else "in effect"
-
-
 def _table(path: str, key: ConfigKey, section: type) -> Iterator[str]:
     title = f"[[{path}]]" if key.row else f"[{path}]"
     yield from ("", f"### `{title}`", "", section.__doc__ or "")
     yield from ("", "| key | default | meaning |", "|---|---|---|")
-    yield from (_row(item, path) for item in keys_of(section).values() if not item.section)
+    yield from (_row(item) for item in keys_of(section).values() if not item.section)
 
 
-def _row(key: ConfigKey, where: str) -> str:
-    meaning = f"{key.doc} {LATER_MARK}" if is_later(join(where, key.name)) else key.doc
-    return f"| `{key.name}` | {_default(key)} | {meaning} |"
+def _row(key: ConfigKey) -> str:
+    return f"| `{key.name}` | {_default(key)} | {key.doc} |"
 
 
 def _default(key: ConfigKey) -> str:

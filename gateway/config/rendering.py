@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gateway.config.problems import join, quote
-from gateway.config.schema import ConfigKey, is_later, keys_of, names_variable
+from gateway.config.schema import ConfigKey, keys_of, names_variable
 from gateway.config.secret import MASK, Secret, Url
 from gateway.config.sections import Config, Documents, Headers, Numbers, Texts, Variables
 
@@ -53,9 +53,7 @@ def _lines(table: Any, where: str, origins: Origins) -> Iterator[str]:
 
 
 def _comment(path: str, origins: Origins) -> str:
-    notes = [f"from {origins[path]}"] if path in origins else []
-    notes += ["takes effect in a later version"] if is_later(path) else []
-    return f"  # {'; '.join(notes)}" if notes else ""
+    return f"  # from {origins[path]}" if path in origins else ""
 
 
 def _array(texts: Iterable[str]) -> str:

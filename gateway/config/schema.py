@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from gateway.config.checks import Check, OneOf
 from gateway.config.problems import join
-from gateway.config.sections import LATER, Config
+from gateway.config.sections import Config
 
 PREFIX = "HOLDGATE_"
 
@@ -65,11 +65,6 @@ def variable_of(path: str) -> str:
 def names_variable(key: ConfigKey) -> bool:
     """Tell whether a key names the environment variable that contains the secret of its table."""
     return key.kind is str and key.name.endswith("_env")
-
-
-def is_later(path: str) -> bool:
-    """Tell whether a key takes effect only in a later version."""
-    return path in LATER
 
 
 def _section(kind: Any) -> type | None:

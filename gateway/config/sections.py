@@ -69,9 +69,6 @@ Identifier = Annotated[str, identifier]
 Variable = Annotated[str, variable]
 Hidden = Annotated[Secret | None, printable]
 
-# Read and checked already; without effect until the version that brings the feature.
-LATER = frozenset({"server.workers", "metrics.port"})
-
 
 @dataclass(frozen=True, slots=True)
 class ServerSection:
@@ -88,7 +85,9 @@ class ServerSection:
     ] = ()
     keepalive_ms: Annotated[SomeMs, "Time between heartbeats on an idle stream."] = 10_000
     drain_ms: Annotated[Ms, "How long answers in progress may continue after SIGTERM."] = 30_000
-    workers: Annotated[SomeCount, "Server processes; more than one needs a shared store."] = 1
+    workers: Annotated[
+        SomeCount, "Server processes; more than one needs a store on PostgreSQL."
+    ] = 1
     log_format: Annotated[LogFormat, "Format of log lines: `text` or `json`."] = "text"
     log_level: Annotated[
         LogLevel, "Least level of log lines: `debug` (every step), `info`, `warning` or `error`."

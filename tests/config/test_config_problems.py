@@ -371,8 +371,15 @@ ONE_MISTAKE = {
         "add a key, or listen on 127.0.0.1"
     ),
     "[server]\nworkers = 4": (
-        "server.workers: 4 workers need a store that processes can share, "
-        "which comes in a later version"
+        "server.workers: 4 workers need a store that they can share, and the embedded store "
+        'belongs to one process; set store.url to "postgresql://…"'
+    ),
+    '[server]\nworkers = 2\n[store]\nurl = "sqlite:///tmp/x.db"': (
+        'server.workers: 2 workers need a store that they can share, and a store of "sqlite:" '
+        'belongs to one process; set store.url to "postgresql://…"'
+    ),
+    '[server]\nworkers = 2\n[store]\nurl = "postgresql://h/d"\n[metrics]\nport = 65535': (
+        "metrics.port: 2 workers need ports up to 65536"
     ),
     '[store]\nlisten_url = "h"': "store.listen_url: must be postgresql://…, or empty",
     "[store]\nlease_ms = 1000": "store.lease_ms: 1000 is out of range; it must be at least 3000",

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.config import Config, Secret, load
-from gateway.config.schema import camel, keys_of, settings, variable_of
-from gateway.config.sections import LATER
+from gateway.config.schema import camel, settings, variable_of
 
 Loader = Callable[..., Config]
 
@@ -230,10 +229,3 @@ def test_keys_open_the_gateway_to_strangers(loaded: Loader) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
 def test_loopback_needs_no_key(loaded: Loader, host: str) -> None:
     assert loaded("", {}, {"server.host": host}).server.host == host
-
-
-def test_what_is_said_to_come_later_exists() -> None:
-    names = set(settings()) | set(keys_of(Config))
-    for table, key in keys_of(Config).items():
-        names |= {f"{table}.{name}" for name in keys_of(key.row)} if key.row else set()
-    assert names >= LATER

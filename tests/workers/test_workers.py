@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import anyio
 from tests.gateway.client import Client
 from tests.gateway.wire import DONE, Cue, ask_of, chat, event, text
 from tests.reload.words import REFUSED, model, upstream
-from tests.run import until
+from tests.run import environment, until
 from tests.wire.fake import CHUNKED, LAST, Peer, Story, chunk, fake_upstream
 from tests.workers.words import ENDED, PATIENCE, WorkersProcess, serving_workers
 
@@ -48,12 +50,28 @@ async def begin_answer(client: Client) -> Client:
     return client
 
 
+def test_workers_need_a_store_that_they_can_share(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "gateway", "serve", "--workers", "2"],
+        env=environment(tmp_path, {}),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 1
+    assert result.stderr == (
+        "server.workers: 2 workers need a store that they can share, and the embedded store "
+        'belongs to one process; set store.url to "postgresql://…"\n'
+    )
+
+
 async def test_a_worker_that_dies_is_replaced_and_the_others_go_on(tmp_path: Path) -> None:
     cue = Cue()
     async with fake_upstream(waiting(cue)) as fake:
         async with serving_workers(tmp_path, tables(fake.port)) as gate:
             before = gate.workers
-            names = {await gate.name_worker(number) for number in (1, 2)}
+            names = {line["instance"] for line in before.values()}
             assert len(names) == 2
             other = await begin_answer(await gate.connect_to(2))
             lost = await begin_answer(await gate.connect_to(1))
@@ -68,13 +86,14 @@ async def test_a_worker_that_dies_is_replaced_and_the_others_go_on(tmp_path: Pat
             # It has another name and process, and its metrics are where they were.
             assert gate.workers[1]["metrics"] == before[1]["metrics"]
             assert gate.workers[1]["pid"] != before[1]["pid"]
-            assert await gate.name_worker(1) not in names
+            assert gate.workers[1]["instance"] not in names
             (await gate.connect_to(1)).leave()
 
             urls = [gate.workers[number]["metrics"] for number in (1, 2)]
             for number in (1, 2):
                 status = (await gate.fetch_from(number, "/api/status")).json["instance"]
-                assert status == {"id": "", "worker": number, "workers_metrics": urls}
+                name = gate.workers[number]["instance"]
+                assert status == {"id": name, "worker": number, "workers_metrics": urls}
                 shown = await gate.fetch_from(number, "/metrics")
                 assert b"holdgate_build_info" in shown.body
             # Only what an operator looks at is answered there.

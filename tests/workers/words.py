@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.gateway.client import Answer, Client
+from tests.postgres.server import make_schema_name, shared_server
 from tests.reload.words import SETTINGS, Tables, write_toml
-from tests.run import GatewayProcess, as_process, plain_failures, until
+from tests.run import SERVE, GatewayProcess, as_process, plain_failures, until
 
 PATIENCE = 60
 STARTED, ENDED = "worker_started", "worker_ended"
@@ -53,7 +54,7 @@ class WorkersProcess:
             client = await self.process.connect()
             await client.send(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
             answer = await client.answer()
-            if process_of(answer) == await self.name_worker(number):
+            if answer.headers["x-holdgate-instance"] == self.workers[number]["instance"]:
                 return client
             client.leave()
 
@@ -67,20 +68,11 @@ class WorkersProcess:
         finally:
             client.leave()
 
-    async def name_worker(self, number: int) -> str:
-        """Return what the ids of all its exchanges begin with."""
-        return process_of(await self.fetch_from(number, "/healthz"))
-
     async def kill_worker(self, number: int) -> None:
         """Kill a worker, and wait until another process has taken its place."""
         before = len(self.lines(STARTED))
         os.kill(self.workers[number]["pid"], signal.SIGKILL)
         await self.wait_for_lines(before + 1, STARTED)
-
-
-def process_of(answer: Answer) -> str:
-    """Return the part of an exchange id that names the process."""
-    return answer.headers["x-holdgate-exchange"][:-8]
 
 
 @asynccontextmanager
@@ -91,8 +83,11 @@ async def serving_workers(
     with plain_failures():
         file = home / "holdgate.toml"
         file.write_text(write_toml(tables))
-        settings = {**SETTINGS, "HOLDGATE_STORE__URL": "memory:"}
-        command = ("tests.workers.parent", str(count))
+        store = {
+            "HOLDGATE_STORE__URL": shared_server().url,
+            "HOLDGATE_STORE__SCHEMA": make_schema_name(),
+        }
+        settings, command = {**SETTINGS, **store}, (*SERVE, "--workers", str(count))
         async with as_process(home, settings, command=command, grace=PATIENCE) as process:
             workers = WorkersProcess(process, file)
             await workers.wait_for_lines(count, STARTED)
