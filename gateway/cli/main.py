@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cli.completion import SHELLS, write_completion
+from gateway.cli.copy import add_copy_options, run_copy
 from gateway.cli.gateway_commands import run_chat, run_jobs, run_usage
 from gateway.cli.init import add_init_options
 from gateway.cli.job_options import add_job_actions
@@ -58,6 +59,9 @@ def build_parser() -> argparse.ArgumentParser:
     command("serve", "run the gateway", settings).set_defaults(run=run_serve)
     check = command("check", "print the effective configuration, or every mistake in it", settings)
     check.set_defaults(run=run_check)
+    copy = command("copy", "copy all that a store keeps into another one", _store_options())
+    add_copy_options(copy)
+    copy.set_defaults(run=run_copy)
     demo = command("demo-upstream", "run the scripted upstream alone")
     demo.add_argument(
         "--port", type=int, default=0, metavar="P", help="where to listen; 0 picks a free port (0)"
@@ -103,6 +107,16 @@ def _client_options() -> argparse.ArgumentParser:
     )
     options.add_argument("--key", help="a key of that gateway; else $HOLDGATE_KEY")
     options.add_argument("--config", type=Path, metavar="FILE", help=CONFIG_HELP)
+    return options
+
+
+def _store_options() -> argparse.ArgumentParser:
+    """Describe where the configuration is, and where it keeps state."""
+    options = argparse.ArgumentParser(add_help=False)
+    options.add_argument("--config", type=Path, metavar="FILE", help=CONFIG_HELP)
+    options.add_argument(
+        "--session-dir", dest="server.session_dir", metavar="DIR", help="where state is kept"
+    )
     return options
 
 

@@ -26,11 +26,13 @@ def _find_overrides(arguments: argparse.Namespace) -> Mapping[str, object]:
     return {name: value for name, value in given.items() if "." in name and value is not None}
 
 
-def _find_source(arguments: argparse.Namespace) -> ConfigSource:
+def find_source(arguments: argparse.Namespace) -> ConfigSource:
+    """Return where the configuration of a command comes from."""
     return ConfigSource(arguments.config, os.environ, _find_overrides(arguments), Path.cwd())
 
 
-def _load_config(source: ConfigSource) -> Config | None:
+def load_config(source: ConfigSource) -> Config | None:
+    """Return the configuration; None if it has mistakes, which are printed."""
     try:
         return source.load()
     except ConfigError as error:
@@ -40,7 +42,7 @@ def _load_config(source: ConfigSource) -> Config | None:
 
 def run_check(arguments: argparse.Namespace) -> int:
     """Print the effective configuration, or every mistake in it."""
-    config = _load_config(_find_source(arguments))
+    config = load_config(find_source(arguments))
     if config is None:
         return 1
     print(render(config))
@@ -50,8 +52,8 @@ def run_check(arguments: argparse.Namespace) -> int:
 def run_serve(arguments: argparse.Namespace) -> int:
     """Run the gateway until it is told to stop."""
     take_hangup_signal()
-    source = _find_source(arguments)
-    config = _load_config(source)
+    source = find_source(arguments)
+    config = load_config(source)
     if config is None:
         return 1
     form, count = config.server.log_format, config.server.workers
