@@ -50,6 +50,9 @@ async def close(state: ExchangeState, effect: Close) -> Outcome:
         await state.extend((state.tap.rebuild_turn(),))
     if state.request.answers is not None and state.exchange.number > 1:
         await _remember(state, state.request.answers)
+    if tools is not None and tools.claims.is_unsettled:
+        # Whoever asks another instance after the end finds what this answer delivered.
+        await tools.claims.settle()
     if state.request.asked.stream or state.client.started:
         await state.client.end(tail)
     else:

@@ -200,18 +200,20 @@ class ReminderDocuments:
         self._unsettled.rouse()
 
     async def settle(self, key: SessionKey) -> None:
-        """Wait until the store has released what has ended; if the store is down, not for long."""
+        """Wait until what is owed to the store is written; if the store is down, not for long."""
         with anyio.move_on_after(SETTLING_SECONDS, shield=True):
-            while self.tokens.list_ended(key):
+            while self.tokens.list_ended(key) or self._ledger.list_owed(key):
                 await self._settled.wait()
 
     async def write_delivered(self, key: SessionKey) -> None:
-        """Write the owed deliveries of a session; raise if the store is down."""
-        try:
+        """Write the owed deliveries of a session; raise if the store is down.
+
+        In a store that instances share they are written beside the stream: `settle` waits for that.
+        """
+        if self.instance.is_alone:
             await self.amend(key, keep_reminders, tell_never)
-        except StoreUnavailable:
+        else:
             self._unsettled.rouse()
-            raise
 
     async def is_held(self, claim: Claim[Reminder]) -> bool:
         """Return whether a claim still holds its reminders, by a read of the store."""
@@ -226,7 +228,8 @@ class ReminderDocuments:
             self._unsettled.look()
             try:
                 for key in {*self.tokens.sessions(), *self._ledger.debtors()}:
-                    await self.amend(key, keep_reminders)
+                    tells = tell_always if self.tokens.list_ended(key) else tell_never
+                    await self.amend(key, keep_reminders, tells)
                     self._settled.set()
                     self._settled = anyio.Event()
             except StoreUnavailable:

@@ -337,7 +337,7 @@ class ReminderService:
             self._documents.end_reservation(claim.key, claim.token)
 
     async def settle(self, owner: str, session: str) -> None:
-        """Release in the store what was released here; if the store is down, later."""
+        """Wait until what was committed and released here is in a store that instances share."""
         await self._documents.settle((owner, session))
 
     async def is_held(self, claim: Claim[Reminder]) -> bool:

@@ -71,6 +71,7 @@ class TurnClaims:
         "_mark",
         "_scope",
         "current",
+        "is_unsettled",
         "owed",
         "queue",
         "reminders",
@@ -91,6 +92,8 @@ class TurnClaims:
         """Claims of earlier turns of an answer in one piece, which is sent at its end."""
         self.with_tools: TurnClaim | None = None
         """The claim with which the operator's tools were declared; later turns have them."""
+        self.is_unsettled = False
+        """Whether something of it may not be in the store yet that instances share."""
         # When no reminder was there: the mark of that look.
         self._mark: int | None = None
 
@@ -164,6 +167,7 @@ class TurnClaims:
             self.release()
         claim, self.current = self.current, None
         if claim is not None:
+            self.is_unsettled = True
             await claim.commit()
 
     def keep_for_end(self) -> None:
@@ -178,18 +182,21 @@ class TurnClaims:
             self.release_all()
         owed, self.owed = self.owed, []
         for claim in owed:
+            self.is_unsettled = True
             await claim.commit()
 
     def release(self) -> None:
         """Release the claim of the current turn: the turn failed."""
         claim, self.current = self.current, None
         if claim is not None:
+            self.is_unsettled = True
             claim.release()
             if self.with_tools is claim:
                 self.with_tools = None
 
     async def settle(self) -> None:
-        """Release in the store what was released here, if instances share the store."""
+        """Wait until what was committed and released is in a store that instances share."""
+        self.is_unsettled = False
         if self.session is not None and not self.reminders.instance.is_alone:
             await self.reminders.settle(self._scope.owner, self.session)
 
@@ -197,5 +204,6 @@ class TurnClaims:
         """Release all claims that were not committed."""
         self.release()
         for claim in self.owed:
+            self.is_unsettled = True
             claim.release()
         self.owed = []

@@ -19,10 +19,13 @@ async def instance(
     schema: str,
     *others: Story,
     tables: Mapping[str, Any] | None = None,
+    patience: float = 30,
     **settings: Any,
 ) -> AsyncIterator[Running]:
     """Start a gateway; those with the same schema share everything."""
     where = {"store__url": shared_server().url, "store__schema": schema, **settings}
     clock = SystemClock()
-    async with in_process(story, *others, clock=clock, tables=tables, settings=where) as running:
+    async with in_process(
+        story, *others, clock=clock, tables=tables, settings=where, patience=patience
+    ) as running:
         yield running

@@ -54,6 +54,10 @@ class House:
         assert claim is not None
         return claim
 
+    async def commit(self, claim: Claim[Reminder]) -> None:
+        await self.reminders.commit(claim)
+        await self.reminders.settle(OWNER, SESSION)
+
     async def read(self) -> Reminder:
         (found,) = (await self.reminders.list_reminders(OWNER, SESSION)).items
         return found
@@ -98,7 +102,7 @@ async def test_200_turns_of_several_instances_and_one_carries_it(notes: Notes) -
                 tasks.start_soon(ask, number)
 
         ((number, claim),) = claims
-        await (a, b, c)[number % 3].reminders.commit(claim)
+        await (a, b, c)[number % 3].commit(claim)
         assert (await b.read()).deliveries == 1
         assert (await c.read()).delivered_ms == NOW_MS
 
@@ -113,7 +117,7 @@ async def test_what_was_released_is_carried_by_another_instance(notes: Notes) ->
         await one.reminders.settle(OWNER, SESSION)
 
         claim = await other.claim("x3")
-        await other.reminders.commit(claim)
+        await other.commit(claim)
         assert (await one.read()).deliveries == 1
         assert await one.reserve("x4") is None
 
@@ -134,10 +138,10 @@ async def test_what_a_buried_instance_held_is_carried_by_another(notes: Notes) -
 
         # What the first one still does finds its token no more.
         assert not await one.reminders.is_held(claim)
-        await one.reminders.commit(claim)
+        await one.commit(claim)
         assert (await other.read()).delivered_ms is None
         assert await other.reminders.is_held(taken)
-        await other.reminders.commit(taken)
+        await other.commit(taken)
         assert (await one.read()).deliveries == 1
 
 
@@ -164,9 +168,9 @@ async def test_a_conversation_takes_over_what_a_side_call_elsewhere_holds(notes:
 
         taken = await other.claim("x3", CONVERSATION)
 
-        await one.reminders.commit(side_call)
+        await one.commit(side_call)
         assert (await one.read()).delivered_ms is None
-        await other.reminders.commit(taken)
+        await other.commit(taken)
         assert (await one.read()).deliveries == 1
 
 
@@ -235,7 +239,7 @@ async def test_a_plain_hold_tells_nobody(notes: Notes) -> None:
         await one.schedule(exchange="x1", due_ms=NOW_MS + 1000)
         one.clock.advance(1000)
         claim = await one.claim("x1")
-        await one.reminders.commit(claim)
+        await one.commit(claim)
         # What is told now comes after all that was told before.
         one.node.hints.tell("e", ("ann", "last"))
         await until(lambda: other.node.hints.has_changed("e", ("ann", "last"), mark))
