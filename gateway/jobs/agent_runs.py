@@ -31,6 +31,8 @@ log = logging.getLogger("holdgate.jobs")
 OwedResult = tuple[Job, Run]
 
 FOR_A_JOB = "job"
+# How often to look for results that other instances owed, in a store that they share.
+LOOK_SECONDS = 15.0
 STILL_CALLING = "The model was still calling tools when all turns were used (limits.turns)."
 
 
@@ -145,7 +147,10 @@ class ResultReturner:
             if run.run_id not in self._returning and not self._leaving:
                 self._returning.add(run.run_id)
                 tasks.start_soon(self._return, job, run)
-        return self._services.settings.idle_retry_ms / 1000 if owed else None
+        if owed:
+            return self._services.settings.idle_retry_ms / 1000
+        # Nobody tells of what an instance that died had taken.
+        return LOOK_SECONDS if self._services.deliveries.rows.is_shared else None
 
     async def _return(self, job: Job, run: Run) -> None:
         bind_ids(name_result(run))
