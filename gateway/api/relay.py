@@ -182,8 +182,11 @@ class Relay(BaseModelEndpoint):
         # While a body came, the gateway may have begun to drain.
         self._exchanges.check_open()
         headers = incoming.headers
-        prefers_stream = b"text/event-stream" in headers.get(b"accept", b"")
-        read = await self._reader.read(body, prefers_stream, incoming.listed, owner)
+        prefers_stream = headers.get(b"accept", b"").find(b"text/event-stream") >= 0
+        # Nearly all requests are read at once, which saves a coroutine.
+        read = self._reader.read_now(body, prefers_stream, incoming.listed)
+        if read is None:
+            read = await self._reader.read(body, prefers_stream, incoming.listed, owner)
         asked, who = read.asked, read.who
         incoming.session, incoming.model = who.session, asked.model
         if read.previous:

@@ -142,12 +142,11 @@ class BaseDialect(ABC):
         """Read a client's request, or raise `BadRequest` naming the field."""
         request: RequestMembers = read_as(self.request_decoder, body, depth)
         history, given = bytes(getattr(request, self.history)), body
-        body = drop_duplicates(body, self.read_members, history)
+        end = find_list_end(body, self.quoted_history, history)
+        body = drop_duplicates(body, self.read_members, history, end)
         model, body = name_model(body, request.model, default_model)
         request.check()
-        end = 0
-        if self.splices and body is given and request.tools is ABSENT:
-            end = find_list_end(body, self.quoted_history, history)
+        can_splice = self.splices and body is given and request.tools is ABSENT
         said, choice = request.stream, request.tool_choice
         structured = request.is_structured()
         return ModelRequest(
@@ -164,7 +163,7 @@ class BaseDialect(ABC):
             last_role=request.last_role(),
             directives=may_contain(body),
             identity=request.identity(),
-            history_end=end,
+            history_end=end if can_splice else 0,
         )
 
     @abstractmethod

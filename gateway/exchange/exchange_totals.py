@@ -24,6 +24,8 @@ from gateway.timestamps import HOUR_MS, start_of_hour
 
 # An upstream may report anything. No turn uses as much, and sums of it fit into a database.
 MOST_TOKENS = 10**9
+# Numbers of so many bits are smaller.
+USUAL_BITS = 29
 # Longer than any name that is counted by itself.
 LONGEST_NAME = 1000
 AT_ONCE = 48
@@ -192,9 +194,11 @@ def _add_turn(totals: Totals, turn: WaitingTurn) -> None:
         usage = limit_usage(usage)
         totals.reported += 1
         totals.input += usage.input
-        totals.cached += usage.cached
         totals.output += usage.output
-        totals.reasoning += usage.reasoning
+        if usage.cached:
+            totals.cached += usage.cached
+        if usage.reasoning:
+            totals.reasoning += usage.reasoning
         if usage.cached < usage.input:
             totals.fresh += usage.input - usage.cached
     if pauses > 0:
@@ -213,6 +217,9 @@ def _add_exchange(totals: Totals, ended: ExchangeEnded) -> None:
 
 def limit_usage(usage: Usage) -> Usage:
     """Return usage whose numbers are not negative and can be stored, whatever was reported."""
+    if not (usage.input | usage.output | usage.cached | usage.reasoning) >> USUAL_BITS:
+        # No higher bit is set, so no number is negative either. It saves eight comparisons.
+        return usage
     if (
         0 <= usage.input <= MOST_TOKENS
         and 0 <= usage.output <= MOST_TOKENS

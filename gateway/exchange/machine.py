@@ -49,7 +49,15 @@ from gateway.exchange.events import (
     WaitUntil,
 )
 from gateway.exchange.model import Route
-from gateway.exchange.rules import RULES, STOP_FOLLOW_UP, Facts, Rule, verdict
+from gateway.exchange.rules import (
+    FINISH,
+    RULES,
+    STOP_FOLLOW_UP,
+    Facts,
+    Rule,
+    can_only_finish,
+    verdict,
+)
 
 
 class State(StrEnum):
@@ -190,6 +198,8 @@ class Exchange:
 
     def verdict_on(self, ended: TurnFinished) -> Verdict:
         """Judge the end of a turn, and change nothing by it."""
+        if self.rules is RULES and can_only_finish(ended.turn, ended.repeat, ended.wait):
+            return FINISH
         facts = Facts(
             turn=ended.turn,
             number=self.number,

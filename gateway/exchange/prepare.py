@@ -15,7 +15,7 @@ Requests of clients are read here, too, before all this: `ModelRequestReader`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -341,7 +341,7 @@ def _in_session(given: ExchangeInput, hints: SessionHints) -> SessionRequest:
     )
 
 
-Pairs = Iterable[tuple[bytes, bytes]]
+Pairs = Sequence[tuple[bytes, bytes]]
 Question = tuple[bytes, bool, Headers]
 """A body, whether a stream is preferred, and the headers."""
 
@@ -378,18 +378,26 @@ class ModelRequestReader:
         self, body: bytes, prefers_stream: bool, headers: Pairs, owner: str
     ) -> ReadRequest:
         """Read a request, or raise `BadRequest` naming the field."""
-        rules = self._rules
-        if len(body) <= self._offload.above:
-            # The fast twin of `_read_large`: what else may be asked of it is read when it is asked.
-            asked = self._dialect.read(body, rules.depth, prefers_stream, rules.default_model)
-            return _identify(asked, self._chained, headers)
+        if (small := self.read_now(body, prefers_stream, headers)) is not None:
+            return small
         question = (body, prefers_stream, tuple(headers))
-        work = partial(_read_large, self._dialect, self._chained, question, rules)
+        work = partial(_read_large, self._dialect, self._chained, question, self._rules)
         found = await self._offload.send(owner, len(body), work)
         if found.asked.body:
             return found
         asked = msgspec.structs.replace(found.asked, body=body)
         return msgspec.structs.replace(found, asked=asked)
+
+    def read_now(self, body: bytes, prefers_stream: bool, headers: Pairs) -> ReadRequest | None:
+        """Read a request that is not large; None: it is.
+
+        The fast twin of `_read_large`: what else may be asked of it is read when it is asked.
+        """
+        if len(body) > self._offload.above:
+            return None
+        rules = self._rules
+        asked = self._dialect.read(body, rules.depth, prefers_stream, rules.default_model)
+        return _identify(asked, self._chained, headers)
 
 
 def _identify(asked: ModelRequest, chained: Chained | None, headers: Pairs) -> ReadRequest:

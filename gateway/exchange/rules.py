@@ -96,6 +96,15 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+def can_only_finish(turn: TurnEnd, repeat: str | None, wait: Wait | None) -> bool:
+    """Whether no rule has anything else to say: nothing was called, and nothing can follow.
+
+    The fast twin of `verdict`, for nearly all turns: it saves the facts and six calls
+    (test_exchange.py).
+    """
+    return not (turn.server_calls or turn.client_calls) and repeat is None and wait is None
+
+
 def verdict(facts: Facts, rules: tuple[Rule, ...] = RULES) -> Verdict:
     """Judge the end of a turn."""
     for rule in rules:

@@ -181,10 +181,13 @@ class ExchangeRunner:
         self._state.ending = True
         self._stop()
 
+    def is_clean(self) -> bool:
+        """Whether it holds nothing that would have to be given back."""
+        return self._state.is_clean()
+
     async def let_go(self) -> None:
         """Release all that is still held, whatever else is being cancelled."""
-        if not self._state.is_clean:
-            await let_go(self._state, LetGo())
+        await let_go(self._state, LetGo())
 
     def crash(self) -> None:
         """Take note that a fault of ours ended it."""
@@ -313,7 +316,8 @@ class LiveExchanges:
             self.services.heartbeats.remove(client)
             if allowance is not None:
                 allowance.end()
-            await runner.let_go()
+            if not runner.is_clean():
+                await runner.let_go()
             self.live.discard(runner)
             if self._left is not None:
                 self._left.set()

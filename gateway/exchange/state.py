@@ -293,7 +293,6 @@ class ExchangeState:
         if Committed in self.wants:
             await self.tell(Committed())
 
-    @property
     def is_clean(self) -> bool:
         """Whether it holds nothing that would have to be given back."""
         tools = self.tools

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -29,6 +30,9 @@ SUB_AGENT = "/agent:"
 DIGITS = 32
 # Longer than any header name that is looked for, dashes included.
 LONGEST_NAME = 64
+# Names that are longer together are not worth remembering: they are made up.
+REMEMBERED = 1024
+_take_name = itemgetter(0)
 
 # Names without dashes, underscores and case: proxies and clients spell them differently.
 SESSION_HEADERS = ("xsessionid", "sessionid", "anthropicsessionid", "xclaudecodesessionid")
@@ -81,12 +85,12 @@ class Requester(msgspec.Struct, frozen=True, gc=False):
 UNKNOWN = Requester()
 
 
-def identify(headers: Iterable[tuple[bytes, bytes]], members: Members) -> Identity:
+def identify(headers: Sequence[tuple[bytes, bytes]], members: Members) -> Identity:
     """Return the session that the request names; raise `BadRequest` if the id is not valid."""
-    named: dict[str, str] = {}
-    for name, value in headers:
-        plain = _plain(name) if len(name) <= LONGEST_NAME else ""
-        if plain and (text := value.decode("utf-8", "replace").strip()):
+    names, named = tuple(map(_take_name, headers)), dict[str, str]()
+    is_short = sum(map(len, names)) <= REMEMBERED
+    for place, plain in _find_naming(names) if is_short else _look_for_naming(names):
+        if text := headers[place][1].decode("utf-8", "replace").strip():
             named.setdefault(plain, text)
     if not named and not members:
         return NOBODY
@@ -151,9 +155,19 @@ def _sub_agent(named: dict[str, str]) -> str:
     return (thread or codex) if codex or is_other else ""
 
 
-@lru_cache(maxsize=256)
+def _look_for_naming(names: tuple[bytes, ...]) -> tuple[tuple[int, str], ...]:
+    """Return which headers may name a session, and their plain names."""
+    return tuple([(place, plain) for place, name in enumerate(names) if (plain := _plain(name))])
+
+
+# One client sends the same names each time, so it is looked at all of them together, and once.
+_find_naming = lru_cache(maxsize=256)(_look_for_naming)
+
+
 def _plain(name: bytes) -> str:
     """Return a header name without dashes and case if it may name a session; else empty."""
+    if len(name) > LONGEST_NAME:
+        return ""
     plain = name.lower().replace(b"-", b"").replace(b"_", b"").decode("latin-1")
     return plain if plain in _interesting else ""
 

@@ -29,6 +29,7 @@ REMEMBERED_SESSIONS = 10_000
 MOST_LOOKED_UP = 64
 LONGEST_CALL = 16 * 1024
 DIGITS = 32
+LONGEST_NEEDLE = 25
 # Nobody writes these in JSON in another way than as they are.
 _find_plain = re.compile(r"[a-z0-9 ,.;:!?'()_-]+").findall
 
@@ -84,7 +85,8 @@ class Sentinels:
         if self._tells:
             lowered = body.lower()
             for needle in self._needles:
-                if needle in lowered:
+                # `in` would take more time to find out that it is no number than to search.
+                if lowered.find(needle) >= 0:
                     break
             else:
                 return None
@@ -98,9 +100,12 @@ class Sentinels:
 
 
 def _find_needle(start: str) -> str:
-    """Return what JSON holds for sure if a text in it begins so; a long needle is found sooner."""
+    """Return what JSON holds for sure if a text in it begins so; a long needle is found sooner.
+
+    A very long one is not: there is hardly a letter that it does not hold. Its end says most.
+    """
     runs: list[str] = _find_plain(start)
-    return max(runs, key=len, default="")
+    return max(runs, key=len, default="")[-LONGEST_NEEDLE:]
 
 
 def digest_system(dialect: Dialect, asked: ModelRequest) -> str:

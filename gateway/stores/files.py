@@ -127,10 +127,15 @@ class AbsentKeys:
         self._looked: dict[str, float] = {}
 
     def __contains__(self, key: DocumentKey) -> bool:
-        now = self._steady()
-        if now - self._looked.get(key.kind, -LOOK_SECONDS) >= LOOK_SECONDS:
-            self._look(key.kind, now)
-        return key in self._keys[key.kind]
+        return self.has(key)
+
+    def has(self, key: DocumentKey) -> bool:
+        """Whether a key surely has no file."""
+        # A method: for each request, `in` would take half as long again.
+        now, kind = self._steady(), key.kind
+        if now - self._looked.get(kind, -LOOK_SECONDS) >= LOOK_SECONDS:
+            self._look(kind, now)
+        return key in self._keys[kind]
 
     def add(self, key: DocumentKey) -> None:
         """Remember that a key has no file, if its directory exists."""
@@ -237,7 +242,7 @@ class Files:
 
     def absent(self, key: DocumentKey) -> bool:
         """Return without I/O whether there is surely no file, as for most sessions."""
-        return key in self._absent
+        return self._absent.has(key)
 
     async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
         """Replace the file of this revision; return the new one."""

@@ -97,6 +97,12 @@ def test_an_empty_header_names_nothing() -> None:
     assert session(("x-request-id", "r1"), ("thread-id", "t"), ("accept", "x")) is None
 
 
+def test_many_other_headers_change_nothing() -> None:
+    others = [(f"x-made-up-{number}", "1") for number in range(200)]
+    assert session(*others, ("x-session-id", "s"), *others) == "s"
+    assert session(("y" * 2000, "1"), ("X_Session_Id", "s")) == "s"
+
+
 def test_an_id_that_is_too_long_is_refused() -> None:
     assert session(("x-session-id", "x" * 256)) == "x" * 256
     with pytest.raises(BadRequest, match="longer than 256 bytes"):

@@ -108,6 +108,14 @@ def test_comes_down(name: bytes) -> None:
     assert towards_client(((b"server", b"s"), (name, b"v"))) == ((name, b"v"),)
 
 
+def test_many_other_headers_change_nothing() -> None:
+    others = tuple((b"x-made-up-%d" % number, b"1") for number in range(200))
+    up, down = ((b"accept", b"a"), (b"openai-beta", b"b")), ((b"retry-after", b"1"),)
+    assert towards_upstream((*others, *up)) == towards_upstream(up) == up
+    assert towards_client((*down, *others)) == towards_client(down) == down
+    assert towards_upstream(((b"openai-" + b"x" * 2000, b"1"), *up)) == up
+
+
 @pytest.mark.parametrize("name", NOT_DOWN)
 def test_stays_up_there(name: bytes) -> None:
     assert towards_client(((name, b"canary"),)) == ()

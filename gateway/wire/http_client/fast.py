@@ -30,7 +30,7 @@ from gateway.errors import Headers
 from gateway.wire.http_client.connection import ClientConnection
 from gateway.wire.http_client.failures import upstream_error
 from gateway.wire.http_client.headers import RequestHead
-from gateway.wire.http_client.responses import accept
+from gateway.wire.http_client.responses import accept, is_plain
 from gateway.wire.http_client.upstream import Endpoint, Timeouts, Turn
 from gateway.wire.tls import default_context
 
@@ -272,7 +272,9 @@ class FastUpstream:
             connection = await self._pool.exchange(head, body, self.endpoint.timeouts)
         except httpx.TransportError as error:
             raise upstream_error(error) from None
-        return await accept(connection.status, FastTurn(self._pool, connection))
+        turn = FastTurn(self._pool, connection)
+        # As `accept` does; for nearly all answers it saves its coroutine.
+        return turn if is_plain(connection.status, turn) else await accept(connection.status, turn)
 
     def copy_with_url(self, url: str) -> FastUpstream:
         """Return the same upstream at another URL of its host; both share their connections."""

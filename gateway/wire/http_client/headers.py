@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import itemgetter
 from urllib.parse import quote
 
 import httpx
@@ -29,9 +30,14 @@ from gateway.version import __version__
 from gateway.wire.http_client.upstream import Endpoint
 
 Pairs = Sequence[tuple[bytes, bytes]]
+Names = tuple[bytes, ...]
+Places = tuple[int, ...]
 
-# What is longer is none of these, and need not be remembered.
+# What is longer is none of these.
 LONGEST = 128
+# Names that are longer together are not worth remembering: they are made up.
+REMEMBERED = 1024
+_take_name = itemgetter(0)
 _UP = frozenset({b"accept"})
 _UP_PREFIXES = (b"openai-", b"anthropic-")
 _WITHHELD = frozenset(
@@ -80,8 +86,9 @@ _DEFAULTS = ((b"content-type", b"application/json"), (b"accept-encoding", b"iden
 
 def towards_upstream(headers: Pairs) -> Headers:
     """Keep what a client may tell an upstream."""
-    passed = [pair for pair in headers if len(pair[0]) <= LONGEST and _goes_up(pair[0])]
-    return _drop_named(passed, headers) if passed else ()
+    names = tuple(map(_take_name, headers))
+    places = _find_upward(names) if sum(map(len, names)) <= REMEMBERED else _look_upward(names)
+    return _drop_named([headers[place] for place in places], headers) if places else ()
 
 
 def read_trace_context(headers: Pairs) -> Headers:
@@ -102,21 +109,35 @@ def query_towards_upstream(dialect: str, query: bytes) -> bytes:
 
 def towards_client(headers: Headers) -> Headers:
     """Keep what an upstream may tell a client."""
-    passed = [pair for pair in headers if len(pair[0]) <= LONGEST and _comes_down(pair[0])]
-    return _drop_named(passed, headers) if passed else ()
+    names = tuple(map(_take_name, headers))
+    places = _find_downward(names) if sum(map(len, names)) <= REMEMBERED else _look_down(names)
+    return _drop_named([headers[place] for place in places], headers) if places else ()
 
 
-# Of every request and answer, and nearly always the same names.
-@lru_cache(maxsize=512)
+def _look_upward(names: Names) -> Places:
+    return tuple([place for place, name in enumerate(names) if _goes_up(name)])
+
+
+def _look_down(names: Names) -> Places:
+    return tuple([place for place, name in enumerate(names) if _comes_down(name)])
+
+
+# Of every request and answer: one client or upstream sends the same names each time, so it is
+# looked at all of them together, and once.
+_find_upward = lru_cache(maxsize=256)(_look_upward)
+_find_downward = lru_cache(maxsize=256)(_look_down)
+
+
 def _goes_up(name: bytes) -> bool:
+    if len(name) > LONGEST:
+        return False
     if not name.startswith(_UP_PREFIXES):
         return name in _UP
     return name.replace(b"_", b"-") not in _WITHHELD and not name.endswith(_SECRETS)
 
 
-@lru_cache(maxsize=512)
 def _comes_down(name: bytes) -> bool:
-    return name in _DOWN or name.startswith(_DOWN_PREFIXES)
+    return len(name) <= LONGEST and (name in _DOWN or name.startswith(_DOWN_PREFIXES))
 
 
 def _drop_named(passed: list[tuple[bytes, bytes]], headers: Pairs) -> Headers:

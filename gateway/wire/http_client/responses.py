@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from contextlib import suppress
+from operator import itemgetter
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -21,7 +22,9 @@ PIECE = 128 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 _CODINGS = {b"gzip": _GZIP, b"x-gzip": _GZIP, b"deflate": None}
 # They describe the coded bytes.
-_CODED_HEADERS = frozenset({b"content-encoding", b"content-length"})
+ENCODING = b"content-encoding"
+_take_name = itemgetter(0)
+_CODED_HEADERS = frozenset({ENCODING, b"content-length"})
 
 
 async def accept(status: int, turn: Turn) -> Turn:
@@ -39,6 +42,11 @@ async def accept(status: int, turn: Turn) -> Turn:
         raise
 
 
+def is_plain(status: int, turn: Turn) -> bool:
+    """Whether an answer is a turn whose bytes are not compressed."""
+    return 200 <= status < 300 and ENCODING not in map(_take_name, turn.headers)
+
+
 async def _error_body(turn: Turn) -> bytes:
     """Read what there is to say about the error, within bounds: less of it is still an error."""
     body = bytearray()
@@ -52,7 +60,7 @@ async def _error_body(turn: Turn) -> bytes:
 
 def decode_turn(turn: Turn) -> Turn:
     """Return a turn whose bytes are not compressed, or raise `UpstreamBroke`."""
-    found = [value for name, value in turn.headers if name == b"content-encoding"]
+    found = [value for name, value in turn.headers if name == ENCODING]
     coding = b",".join(found).strip().lower() if found else b""
     if coding in (b"", b"identity"):
         return turn

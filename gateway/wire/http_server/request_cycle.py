@@ -20,6 +20,8 @@ import asyncio
 import http
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Protocol
 
 import anyio
@@ -44,6 +46,7 @@ PHRASES = {status.value: status.phrase for status in http.HTTPStatus}
 STATUS_LINES = {s: f"HTTP/1.1 {s} {PHRASES.get(s, '')}\r\n".encode() for s in range(100, 600)}
 TOO_LONG = "The answer is longer than its content-length."
 INTERNAL_ERROR = b"Internal Server Error"
+_take_name = itemgetter(0)
 
 
 class Peer(Protocol):
@@ -153,16 +156,19 @@ class RequestCycle:
         """Whether it asks to go on as a WebSocket."""
         return offers_websocket(self._scope.get("headers", ()))
 
-    def add_body(self, data: bytes) -> None:
-        """Take a piece of the body."""
+    def add_body(self, data: bytes) -> int:
+        """Take a piece of the body; return how many bytes of it wait to be taken."""
         # One piece is the rule, and then it is never copied.
         self._body = self._body + data if self._body else data
-        self._wake()
+        if self._news is not None:
+            self._wake()
+        return len(self._body)
 
     def end_body(self) -> None:
         """Take the end of the body."""
         self.more_body = False
-        self._wake()
+        if self._news is not None:
+            self._wake()
 
     def lose(self) -> None:
         """Take it that the client is gone."""
@@ -336,11 +342,12 @@ class RequestCycle:
         # Also of a client that waits to be asked for its body: the answer is there without it.
         always, closes = self._peer.always, False
         lines = [STATUS_LINES[status], always, *[b"%b: %b\r\n" % pair for pair in headers]]
-        for name, value in headers:
+        for place in _find_framing(tuple(map(_take_name, headers))):
+            name, value = headers[place]
             if name == b"content-length":
                 self._length = int(value)
                 self._chunked = False
-            elif name == b"connection" and b"close" in value.lower():
+            elif b"close" in value.lower():
                 closes, self.keep_alive = True, False
         if not self.keep_alive and not closes:
             lines.append(b"connection: close\r\n")
@@ -378,11 +385,19 @@ class RequestCycle:
         self._write(b"" if self._is_head else self._frame(body) + end)
         self.ended = True
         self._left = None
-        self._wake()
+        if self._news is not None:
+            self._wake()
         if not self.keep_alive or (self._length and not self._chunked and not self._is_head):
             # Less came than was announced: the next answer would be read as the rest of this one.
             self._peer.close()
         self._peer.on_response_complete()
+
+
+# Answers have the same few sets of headers, which the gateway chooses.
+@lru_cache(maxsize=256)
+def _find_framing(names: tuple[bytes, ...]) -> tuple[int, ...]:
+    """Return which headers say where an answer ends, and whether its connection does."""
+    return tuple([n for n, name in enumerate(names) if name in (b"content-length", b"connection")])
 
 
 def offers_websocket(headers: Iterable[tuple[bytes, bytes]]) -> bool:

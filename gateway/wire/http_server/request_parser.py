@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from operator import itemgetter
 from typing import Any
 from urllib.parse import unquote
 
@@ -14,6 +15,8 @@ from gateway.wire.http_server.request_cycle import RequestCycle, Scope
 Addresses = dict[str, Any]
 
 MOST_UNREAD = 64 * 1024
+EXPECT = b"expect"
+_take_name = itemgetter(0)
 _HTTP2_OFFER = re.compile(rb"\r\nupgrade:(?=[^\r\n]*h2c)(?![^\r\n]*websocket)", re.IGNORECASE)
 
 
@@ -72,21 +75,21 @@ class HttpRequestReader(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header."""
-        name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self._expects = True
-        self._headers.append((name, value))
+        self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """Have the request answered, or wait for its turn."""
         self._in_head = False
-        parser = self._parser
+        parser, headers = self._parser, self._headers
+        if EXPECT in map(_take_name, headers):
+            found = [value.lower() for name, value in headers if name == EXPECT]
+            self._expects = b"100-continue" in found
         version = parser.get_http_version()
         scope = build_scope(
             parser.get_method().decode("ascii"),
             self._url,
             version,
-            self._headers,
+            headers,
             self._app_state,
             self._addresses or self._meet(),
         )
@@ -102,9 +105,9 @@ class HttpRequestReader(asyncio.Protocol):
         assert cycle is not None
         if cycle.ended:
             return
-        cycle.add_body(body)
+        unread = cycle.add_body(body)
         # A connection that is not read from does not show that its client left.
-        if cycle.unread > MOST_UNREAD and not self._waiting and self._reading:
+        if unread > MOST_UNREAD and not self._waiting and self._reading:
             self._reading = False
             self._transport.pause_reading()
 

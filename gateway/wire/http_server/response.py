@@ -60,7 +60,7 @@ class ClientResponse:
         self._fixed = headers
         self._heartbeat: Callable[[], bytes] | None = None
         self._stream_headers: Headers | None = None
-        self.give_up: Callable[[], None] = lambda: None
+        self.give_up: Callable[[], None] = _ignore
         self.blocked = False
         """Whether the client must be waited for before more is brought for it."""
         self._beat_blocked = False
@@ -209,6 +209,10 @@ class ClientResponse:
         self._blocked_since = time.monotonic()
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
         self._blocked_since = None
+
+
+def _ignore() -> None:
+    return None
 
 
 def _start(status: int, headers: Headers) -> Message:
