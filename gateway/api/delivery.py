@@ -26,6 +26,7 @@ from gateway.outbox.feed import KINDS, Feed, Subscription
 from gateway.outbox.inbox import Inbox, Page, Seen, read_cursor
 from gateway.outbox.text import DeliveryView, EventView, encode_event
 from gateway.reminders.notifier import DueNotifier
+from gateway.reminders.shared_notifier import SharedDueNotifier
 from gateway.stores.delivery_rows import SessionEvent
 from gateway.stores.documents import LATEST, SessionKey, StoreUnavailable
 from gateway.wire.http_server.request_body import BodyLimits
@@ -71,7 +72,7 @@ class DeliveryArea:
     """
 
     feed: Feed
-    due_notifier: DueNotifier
+    due_notifier: DueNotifier | SharedDueNotifier
     inbox: Inbox
     keys: Keys
     limits: BodyLimits

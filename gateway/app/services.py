@@ -46,6 +46,7 @@ from gateway.reminders.holds import Holds
 from gateway.reminders.notifier import DueNotifier
 from gateway.reminders.server_tools import ToolServices
 from gateway.reminders.service import ReminderService
+from gateway.reminders.shared_notifier import SharedDueNotifier
 from gateway.reminders.view import show_ntp
 from gateway.sessions.request_session import SessionStates
 from gateway.sessions.service import Sessions
@@ -112,9 +113,7 @@ class GatewayServices:
         self.sessions = self._sessions()
         self.feed = self._make_feed()
         self.webhooks = self._make_webhooks()
-        self.due_notifier = DueNotifier(
-            self.feed, self.reminders, base.timers, clock, self.webhooks.owners
-        )
+        self.due_notifier = self._make_due_notifier()
         self.handover = Handover(self.reminders, base.timers)
         self.inbox = Inbox(
             self.deliveries,
@@ -143,6 +142,13 @@ class GatewayServices:
         base, hints = self.base, None if self.store.instance.is_alone else self.store.hints
         most = base.config.limits.subscriptions_per_owner
         return Feed(self.rows.deliveries, base.clock, base.note, most, hints)
+
+    def _make_due_notifier(self) -> DueNotifier | SharedDueNotifier:
+        base, feed, reminders = self.base, self.feed, self.reminders
+        owners, rows = self.webhooks.owners, self.store.announcements
+        if rows is None:
+            return DueNotifier(feed, reminders, base.timers, base.clock, owners)
+        return SharedDueNotifier(feed, reminders, rows, base.clock, owners)
 
     def _make_locks(self) -> Locks:
         base, rows, shared = self.base, self.rows, self.rows.shared_locks

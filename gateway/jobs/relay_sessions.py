@@ -184,9 +184,13 @@ class JobIndex:
         times = (_next(job) for job in self._find_jobs((owner, session)))
         return min((time for time in times if time is not None), default=None)
 
+    def is_known(self, owner: str, session: str) -> bool:
+        """Return whether it is known what runs a session has; if not, `refresh` finds out."""
+        return self.entries is None or self._find_current(owner, session) is not None
+
     async def refresh(self, owner: str, session: str) -> None:
         """Look in the store that instances share when the next run begins, if that has changed."""
-        if self.entries is not None and self._find_current(owner, session) is None:
+        if self.entries is not None and not self.is_known(owner, session):
             await self.entries.look((owner, session))
             self.entries.end()
 

@@ -24,6 +24,8 @@ from gateway.stores.waiting import Unsubscribe
 
 # The limit of one page; the next request gets the rest at once.
 MOST_SHOWN_CHARACTERS = 1024 * 1024
+# Where instances share the store: what others do is not always told.
+POLL_SECONDS = 15.0
 _MARK = 8
 _CURSOR = re.compile(rf"([0-9]{{1,18}})(?:\.((?:[A-Za-z0-9_-]{{{_MARK}}}){{1,4096}}))?")
 
@@ -134,7 +136,8 @@ class Inbox:
         return None
 
     async def _sleep(self, wakeup: Wakeup, next_ms: int | None) -> None:
-        with ExitStack() as stack:
+        is_shared = self._deliveries.rows.is_shared
+        with ExitStack() as stack, anyio.move_on_after(POLL_SECONDS if is_shared else None):
             if next_ms is not None:
                 stack.callback(self._timers.cancel, self._timers.call_at(next_ms, wakeup.rouse))
             await wakeup.wait()

@@ -263,11 +263,14 @@ class HoldPolicy:
         return Wait(ready_ms, ready_ms - self._now_ms(), self.most_ms)
 
     def _waits_for_results(self) -> bool:
-        """Return whether results of jobs are there, or a run is expected."""
+        """Return whether results of jobs may be there, or a run be expected."""
         session = self._claims.session
         if session is None:
             return False
-        if not self._claims.queue.idle(self._scope.owner, session):
+        owner, jobs = self._scope.owner, self._jobs
+        if not self._claims.queue.idle(owner, session):
+            return True
+        if jobs is not None and self._settings.hold_for_jobs and not jobs.is_known(owner, session):
             return True
         return self._find_expected_run() is not None
 

@@ -43,6 +43,9 @@ class Jobs(Protocol):
     def expecting(self, owner: str, session: str) -> int | None:
         """Return when a session's next run begins, a past time if one is running; None: never."""
 
+    def is_known(self, owner: str, session: str) -> bool:
+        """Return whether that is known; if not, `refresh` finds out."""
+
     async def refresh(self, owner: str, session: str) -> None:
         """Read it from a store that instances share, if it may have changed."""
 

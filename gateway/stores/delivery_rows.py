@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -194,3 +194,34 @@ class PostRows(Protocol):
 
     async def next_post_ms(self, hooks: Sequence[str]) -> int | None:
         """Return when the next post is due that nobody has taken; None if there is none."""
+
+
+class ReadySession(NamedTuple):
+    """A session that one instance looks at, since a reminder of it may be due."""
+
+    owner: str
+    session: str
+    until_ms: int
+    """For how long the others leave it alone; it marks this look."""
+
+
+class AnnouncementRows(Protocol):
+    """Which sessions of a store that instances share have reminders to be announced."""
+
+    def use_owners(self, owners: Iterable[str]) -> None:
+        """Watch all sessions of exactly these owners, from their next change on."""
+
+    async def watch(self, owner: str, session: str) -> None:
+        """Watch the reminders that a session has already."""
+
+    async def watch_all(self, owner: str) -> None:
+        """Watch the reminders that the sessions of an owner have already."""
+
+    async def take(self, now_ms: int) -> list[ReadySession]:
+        """Take some sessions that are to be looked at, the first first."""
+
+    async def move_on(self, taken: ReadySession, next_ms: int | None) -> None:
+        """Say when to look at a session next, unless its reminders were changed meanwhile."""
+
+    async def next_ready_ms(self) -> int | None:
+        """Return when the next session is to be looked at."""

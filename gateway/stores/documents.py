@@ -23,6 +23,7 @@ import msgspec
 
 from gateway.errors import Unavailable
 from gateway.stores.chores import Chores
+from gateway.stores.delivery_rows import AnnouncementRows
 from gateway.stores.entries import SessionEntries
 from gateway.stores.hints import SessionHints
 from gateway.stores.hints import SessionKey as SessionKey
@@ -147,6 +148,10 @@ class Documents(Protocol):
     """What requests look at in one round trip; None where reading costs nothing."""
     chores: Chores
     """Which of what is done once in a while is to be done by this instance."""
+
+    @property
+    def announcements(self) -> AnnouncementRows | None:
+        """Which sessions have reminders to be announced; None: each process watches its own."""
 
     async def read(self, key: DocumentKey) -> Stored | None:
         """Return the document, or None if there is none."""

@@ -189,6 +189,7 @@ class Files:
         self.hints = SessionHints()
         self.instance: Instance = LoneInstance(now_ms)
         self.chores: Chores = LoneChores()
+        self.announcements = None
         self.entries: SessionEntries | None = None
         self.lock = directory.lock
         self._directory = directory

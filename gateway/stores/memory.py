@@ -31,6 +31,7 @@ class Memory:
         self.hints = SessionHints()
         self.instance: Instance = LoneInstance(now_ms)
         self.chores: Chores = LoneChores()
+        self.announcements = None
         self.entries: SessionEntries | None = None
         self._on_quarantine = on_quarantine
         self._documents: dict[DocumentKey, Stored] = {}

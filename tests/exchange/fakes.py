@@ -371,6 +371,9 @@ class FakeJobs:
     def expecting(self, owner: str, session: str) -> int | None:
         return self.begins_ms
 
+    def is_known(self, owner: str, session: str) -> bool:
+        return True
+
     async def refresh(self, owner: str, session: str) -> None:
         pass
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from tests.clock.holding import SECOND, held, remind
+from tests.clock.holding import SECOND, held, remind, remove
 from tests.gateway.client import Answer, Client
 from tests.gateway.wire import get, request
-from tests.jobs.words import add, at, cron, ran
+from tests.jobs.words import add, at, cron, ran, seen
 from tests.run import Running, until
 from tests.sessions.talk import JSON, SESSION, model, talk
 
@@ -91,6 +91,35 @@ async def test_a_subscriber_at_one_hears_that_a_reminder_of_the_other_is_due() -
         await remind(two, 0, "drink more tea")
         answer = await client.saw(b"drink more tea")
         assert [kind for _, kind in events(answer)] == ["reminder.due"] * 2
+
+
+async def test_reminders_set_before_anybody_listened_are_announced_too() -> None:
+    async with pair(model("hello")) as (one, two):
+        first = await remind(one, 2 * SECOND, "first")
+        await remind(one, 3 * SECOND, "second")
+        client = await subscribe(two)
+        await client.saw(b"first")
+        answer = await client.saw(b"second")
+        assert [kind for _, kind in events(answer)] == ["reminder.due"] * 2
+        # A change after that announces nothing anew.
+        await remove(one, first)
+        await remind(one, 0, "third")
+        answer = await client.saw(b"third")
+        assert [kind for _, kind in events(answer)] == ["reminder.due"] * 3
+        rows = two.gateway.parts.store.announcements
+        assert rows is not None
+        await seen(rows.next_ready_ms, lambda next_ms: next_ms is None)
+
+
+async def test_what_nobody_listens_to_is_not_looked_at() -> None:
+    async with pair(model("hello")) as (one, two):
+        await remind(one, 0, "first")
+        rows = two.gateway.parts.store.announcements
+        assert rows is not None
+        assert await rows.next_ready_ms() is None
+        await remind(two, 60 * SECOND, "later", "t")
+        await two.gateway.parts.due_notifier.attend("", "t")
+        assert await rows.next_ready_ms() is None
 
 
 async def test_a_request_at_one_carries_the_result_of_a_run_of_the_other() -> None:

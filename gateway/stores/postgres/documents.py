@@ -25,6 +25,11 @@ from gateway.stores.documents import (
 from gateway.stores.entries import FoundDocument, SessionEntries
 from gateway.stores.hints import SessionHints
 from gateway.stores.instance import Instance
+from gateway.stores.postgres.announcements import (
+    KIND,
+    PostgresAnnouncements,
+    is_listened_to,
+)
 from gateway.stores.postgres.connection import Connection
 from gateway.stores.postgres.database import Database
 from gateway.stores.postgres.document_watch import DocumentWatch
@@ -32,16 +37,19 @@ from gateway.stores.waiting import KeyLocks, Unsubscribe
 
 READ = """SELECT revision, document FROM @documents
     WHERE owner = $1 AND session = $2 AND kind = $3"""
-INSERT = """INSERT INTO @documents AS d
-    (owner, session, kind, revision, due_ms, updated_ms, document)
-    VALUES ($1, $2, $3, $4, $5, $6, $7)
+# When to look whether a reminder is to be announced (announcements.py).
+READY = f"""CASE WHEN $3 = '{KIND}' AND ($8 OR {is_listened_to("$1", "$2")}) THEN $5::bigint END"""
+INSERT = f"""INSERT INTO @documents AS d
+    (owner, session, kind, revision, due_ms, updated_ms, document, ready_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, {READY})
     ON CONFLICT (owner, session, kind) DO UPDATE SET revision = excluded.revision
     WHERE d.revision = excluded.revision"""
-UPDATE = """UPDATE @documents SET revision = $4, due_ms = $5, updated_ms = $6, document = $7
-    WHERE owner = $1 AND session = $2 AND kind = $3 AND revision IN ($8, $4)"""
+UPDATE = f"""UPDATE @documents SET revision = $4, due_ms = $5, updated_ms = $6, document = $7,
+        ready_ms = {READY}
+    WHERE owner = $1 AND session = $2 AND kind = $3 AND revision IN ($9, $4)"""
 # Reservations are only taken over from the dead.
 UPDATE_FROM_BURIED = f"""{UPDATE}
-    AND NOT EXISTS (SELECT 1 FROM @instances WHERE id = ANY($9) AND NOT buried)"""
+    AND NOT EXISTS (SELECT 1 FROM @instances WHERE id = ANY($10) AND NOT buried)"""
 DELETE = """DELETE FROM @documents
     WHERE owner = $1 AND session = $2 AND kind = $3 AND revision = $4"""
 DELETE_ANY = "DELETE FROM @documents WHERE owner = $1 AND session = $2 AND kind = $3"
@@ -130,6 +138,7 @@ class PostgresDocuments:
         self.entries: SessionEntries | None = None
         self.chores: Chores = LoneChores()
         """What requests look at; set by who opens the store."""
+        self.announcements = PostgresAnnouncements(database)
         self._database = database
         self._on_quarantine = on_quarantine
         self.watches = DocumentWatch(database, hints, self.memory)
@@ -164,7 +173,9 @@ class PostgresDocuments:
     async def write(self, key: DocumentKey, draft: SealedDocument, revision: int) -> int:
         """Replace the document of this revision; return the new one."""
         drawn = randbits(REVISION_BITS) or 1
-        values = (*_columns(key), drawn, draft.due_ms, draft.updated_ms, draft.document)
+        times = (draft.due_ms, draft.updated_ms)
+        has_webhook = key.owner in self.announcements.owners
+        values = (*_columns(key), drawn, *times, draft.document, has_webhook)
         statement = UPDATE if revision else INSERT
         known: tuple[object, ...] = (revision,) if revision else ()
         if draft.replaced_holders:

@@ -96,6 +96,7 @@ class Sqlite:
         self.hints = SessionHints()
         self.instance: Instance = LoneInstance(now_ms)
         self.chores: Chores = LoneChores()
+        self.announcements = None
         self.entries: SessionEntries | None = None
         self.engine = file_engine(path, lock.hold)
         self._path = path
