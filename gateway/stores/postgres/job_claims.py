@@ -65,12 +65,14 @@ async def claim_due(
     """Claim jobs that are due and not running, the earliest first."""
     found: list[Claimed] = []
     place: tuple[int, int, str] = (-LATEST, 0, "")
-    while len(found) < most:
-        rows = await connection.ask(DUE, now_ms, *place, most - len(found))
-        if not rows:
-            break
-        place = (rows[-1]["next_run_ms"], rows[-1]["number"], rows[-1]["job_id"])
-        found += await _claim_rows(rows, now_ms, claim, connection)
+    has_more = True
+    while has_more and len(found) < most:
+        wanted = most - len(found)
+        rows = await connection.ask(DUE, now_ms, *place, wanted)
+        has_more = len(rows) == wanted
+        if rows:
+            place = (rows[-1]["next_run_ms"], rows[-1]["number"], rows[-1]["job_id"])
+            found += await _claim_rows(rows, now_ms, claim, connection)
     await record_claims(found, claimer, connection)
     return found
 
