@@ -80,6 +80,7 @@ EVENT_LEVELS: Mapping[str, str] = {
             "signatures_not_stored",
             "signatures_not_swept",
             "snapshot_not_kept",
+            "store_not_tidied",
             "tool_results_not_stored",
             "usage_not_pruned",
             "usage_not_stored",

@@ -49,6 +49,7 @@ from gateway.metrics import Metrics
 from gateway.reminders.holds import Holds
 from gateway.stores import Documents, Rows, open_documents
 from gateway.stores.shared import is_shared
+from gateway.stores.tidying import tidy_often
 from gateway.stores.urls import open_rows, open_shared
 
 SHUTDOWN_SECONDS = 1.0
@@ -238,6 +239,8 @@ class Gateway:
         tasks.start_soon(parts.locks.run)
         tasks.start_soon(parts.snapshots.run)
         tasks.start_soon(parts.usage.run)
+        if (operators := parts.rows.operators) is not None:
+            tasks.start_soon(tidy_often, operators, self.event_log.note)
         tasks.start_soon(self.sampler.run)
         tasks.start_soon(parts.console.board.run)
         if parts.scheduler is not None:

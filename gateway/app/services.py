@@ -129,6 +129,7 @@ class GatewayServices:
         self.locks = self._make_locks()
         prices, writer = wiring.prices_of(config), secrets.token_hex(8)
         self.usage = UsageMeter(rows.usage, base.totals, clock, prices, note, writer)
+        self.usage.chores = store.chores
         self.limits = OwnerLimits(wiring.owner_bounds(config), clock, note)
         self.login_failures = LoginFailures()
         self.token_signer: TokenSigner | None = None

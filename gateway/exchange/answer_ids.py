@@ -79,10 +79,11 @@ class AnswerIds:
             return seen
 
     async def run(self, tick_ms: int) -> NoReturn:
-        """Forget what is too old, now and every tick, for ever."""
+        """Forget what is too old, now and every tick; of those that share a store one does it."""
         while True:
             try:
-                await self.sweep()
+                if await self.store.chores.take("answers", tick_ms):
+                    await self.sweep()
             except StoreUnavailable as error:
                 self._note("answers_not_swept", why=error.message)
             await anyio.sleep(tick_ms / 1000)

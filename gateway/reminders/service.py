@@ -387,18 +387,28 @@ class ReminderService:
         """Sweep now, and then every tick, for ever."""
         while True:
             try:
-                await self.sweep()
+                await self._sweep_debtors()
+                # Of instances that share a store one does it for all.
+                if await self.store.chores.take("reminders", tick_ms):
+                    await self._sweep_due()
             except StoreUnavailable as error:
                 self.note("reminders_not_swept", why=error.message)
             await anyio.sleep(tick_ms / 1000)
 
     async def sweep(self) -> int:
         """Write owed deliveries, remove expired reminders; return how many were undelivered."""
+        return await self._sweep_debtors() + await self._sweep_due()
+
+    async def _sweep_debtors(self) -> int:
         self._records.recent.forget(self.clock.now_ms())
         expired = 0
         debtors = iter(self._ledger.debtors())
         while keys := tuple(islice(debtors, AT_ONCE)):
             expired += await self._documents.tidy(keys)
+        return expired
+
+    async def _sweep_due(self) -> int:
+        expired = 0
         # A clock that is ahead for a while must not remove anything.
         before_ms = self._documents.past_ms - self.rules.retention_ms
         async with aclosing(iterate_due(self.store, KIND, before_ms)) as found:

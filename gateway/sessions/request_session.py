@@ -122,10 +122,11 @@ class SessionStates:
         self.on_forget(key)
 
     async def run(self, tick_ms: int) -> NoReturn:
-        """Sweep now, and then every tick, for ever."""
+        """Sweep now, and then every tick, for ever; of those that share a store one does it."""
         while True:
             try:
-                await self.sweep()
+                if await self.store.chores.take("sessions", tick_ms):
+                    await self.sweep()
             except StoreUnavailable as error:
                 self.note("sessions_not_swept", why=error.message)
             await anyio.sleep(tick_ms / 1000)

@@ -18,6 +18,7 @@ from gateway.clock.protocol import Clock
 from gateway.clock.system import ClockSteps
 from gateway.exchange.exchange_totals import ExchangeTotals, Totals, TotalsTable
 from gateway.exchange.model import ExchangeInfo, Route, Usage
+from gateway.stores.chores import Chores, LoneChores
 from gateway.stores.documents import LATEST, StoreUnavailable
 from gateway.stores.rows import UsageRows
 from gateway.timestamps import start_of_hour
@@ -68,6 +69,8 @@ class UsageMeter:
     ) -> None:
         """Begin with nothing; no two processes may ever have the same `writer`."""
         self._prices = prices
+        self.chores: Chores = LoneChores()
+        """Says whether this instance is to delete old rows."""
         self._on_turn: OnTurn | None = None
         self._rows = rows
         self._totals = totals
@@ -225,7 +228,9 @@ class UsageMeter:
         steps = ClockSteps(self._clock, int(PRUNE_SECONDS * 1000))
         while True:
             try:
-                await self._rows.prune(steps.past_ms() - KEPT_MS)
+                before_ms = steps.past_ms() - KEPT_MS
+                if await self.chores.take("usage", int(PRUNE_SECONDS * 1000)):
+                    await self._rows.prune(before_ms)
             except StoreUnavailable as error:
                 self._note("usage_not_pruned", why=error.message)
             await anyio.sleep(PRUNE_SECONDS)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import anyio
 
+from gateway.stores.shared_rows import OwnerCounts
 from tests.console.browser import ME, Browser
 from tests.jobs.words import keys
 
 from .gateways import instance
 from .rows import OpenedRows, PostgresRowBackend
 from .server import make_schema_name
+
+DAY_MS = 24 * 3600 * 1000
 
 
 class TestSignIn:
@@ -39,3 +42,46 @@ class TestSignIn:
                     tasks.start_soon(keep, rows, bytes([at]) * 32)
             assert len(kept) == 8
             assert len(set(kept)) == 1
+
+
+class TestChores:
+    async def test_of_all_instances_one_does_a_chore(self) -> None:
+        backend = PostgresRowBackend()
+        async with backend.opened() as one, backend.opened() as two:
+            done: list[bool] = []
+
+            async def take(rows: OpenedRows) -> None:
+                done.append(await rows.operators.chores.take("usage", DAY_MS))
+
+            async with anyio.create_task_group() as tasks:
+                for rows in (one, two) * 4:
+                    tasks.start_soon(take, rows)
+            assert sorted(done) == [False] * 7 + [True]
+
+    async def test_what_is_too_old_is_deleted(self) -> None:
+        backend = PostgresRowBackend()
+        async with backend.opened() as one, backend.opened() as dead, backend.opened() as former:
+            await dead.operators.limit_counts.exchange(dead.instance.id, {"ann": OwnerCounts(1)})
+            await dead.bury()
+            await former.bury()
+            await one.database.run(
+                "UPDATE @instances SET until = until - interval '2 days' WHERE id = $1",
+                former.instance.id,
+            )
+            await one.database.run("INSERT INTO @traits VALUES ('ann', 's', 'x', 0)")
+            assert await one.operators.tidy() == 3
+            left = await one.database.ask("SELECT id FROM @instances ORDER BY id")
+            # One that was buried lately stays, so that all see it.
+            assert {row["id"] for row in left} == {one.instance.id, dead.instance.id}
+            assert await one.operators.tidy() == 0
+
+    async def test_an_instance_stays_while_it_has_a_run_to_be_ended(self) -> None:
+        backend = PostgresRowBackend()
+        async with backend.opened() as one, backend.opened() as dead:
+            await dead.bury()
+            await one.database.run("UPDATE @instances SET until = until - interval '2 days'")
+            held = "INSERT INTO @runs VALUES ('ann', 'j', 1, 'r', 0, false, 'running', $1, '')"
+            await one.database.run(held, dead.instance.id)
+            assert await one.operators.tidy() == 0
+            await one.database.run("UPDATE @runs SET status = 'interrupted'")
+            assert await one.operators.tidy() == 1
