@@ -61,6 +61,7 @@ EVENT_LEVELS: Mapping[str, str] = {
             "handover_not_loaded",
             "jobs_not_read",
             "lease_not_renewed",
+            "limits_not_shared",
             "lock_not_released",
             "lock_not_renewed",
             "quarantined",

@@ -241,6 +241,8 @@ class Gateway:
         tasks.start_soon(parts.usage.run)
         if (operators := parts.rows.operators) is not None:
             tasks.start_soon(tidy_often, operators, self.event_log.note)
+        if parts.shared_limits is not None:
+            tasks.start_soon(parts.shared_limits.run)
         tasks.start_soon(self.sampler.run)
         tasks.start_soon(parts.console.board.run)
         if parts.scheduler is not None:

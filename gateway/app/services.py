@@ -57,6 +57,7 @@ from gateway.stores.memory import Memory
 from gateway.stores.rows import Rows
 from gateway.usage.limits import OwnerLimits
 from gateway.usage.meter import UsageMeter
+from gateway.usage.shared_limits import SharedLimits
 
 Note = Callable[..., None]
 
@@ -131,6 +132,7 @@ class GatewayServices:
         self.usage = UsageMeter(rows.usage, base.totals, clock, prices, note, writer)
         self.usage.chores = store.chores
         self.limits = OwnerLimits(wiring.owner_bounds(config), clock, note)
+        self.shared_limits = self._make_shared_limits()
         self.login_failures = LoginFailures()
         self.token_signer: TokenSigner | None = None
         """Who signs the tokens of sign-ins; made once there are keys to sign in with."""
@@ -162,6 +164,13 @@ class GatewayServices:
             return Webhooks(hooks, rows.event_log, self.feed, base.clock, base.note)
         assert rows.posts is not None
         return SharedWebhooks(hooks, rows.posts, self.feed, base.clock, base.note)
+
+    def _make_shared_limits(self) -> SharedLimits | None:
+        base, operators = self.base, self.rows.operators
+        if operators is None:
+            return None
+        counts, read = operators.limit_counts, self.usage.read
+        return SharedLimits(self.limits, read, counts, self.store, base.clock, base.note)
 
     def _sessions(self) -> Sessions:
         config = self.base.config

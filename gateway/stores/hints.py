@@ -22,7 +22,10 @@ SessionKey = tuple[str, str]
 # What a hint is about.
 REMINDERS, STATE, ITEMS, EVENTS, JOBS = "c", "s", "i", "e", "j"
 ARRIVED, LOCK_FREED, END_RESTING, BURIED = "a", "l", "r", "b"
+# Not of a session, but of an owner and of a process: counts of limits, and what it is asked to do.
+LIMITS, ERRANDS = "u", "x"
 LETTERS = REMINDERS + STATE + ITEMS + EVENTS + JOBS + ARRIVED + LOCK_FREED + END_RESTING + BURIED
+LETTERS += LIMITS + ERRANDS
 
 DIGEST_BYTES = 9  # 12 characters
 MOST_REMEMBERED = 10_000

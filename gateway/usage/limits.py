@@ -15,6 +15,7 @@ from gateway.clock.protocol import Clock
 from gateway.errors import BudgetExceeded, Headers, LimitExceeded, RateLimitExceeded
 from gateway.exchange.model import Usage
 from gateway.stores.documents import StoreUnavailable
+from gateway.stores.shared_rows import OwnerCounts
 from gateway.timestamps import iso
 from gateway.usage.limits_model import (
     Budget,
@@ -43,6 +44,10 @@ class Spent(Protocol):
     def cost_micros(self) -> int: ...
 
 
+def _tell_nobody() -> None:
+    """Let it go unheard."""
+
+
 SumSince = Callable[[str, int], Awaitable[Spent]]
 """Returns what an owner has spent since an instant."""
 
@@ -60,6 +65,14 @@ class OwnerLimiter:
         self._next_spent: tuple[Budget, PeriodSums] | None = None
         """What was spent of a budget that is in force soon."""
         self.bounds = bounds
+        # For other instances that count for the same owner.
+        self._counted_requests = self._counted_tokens = 0
+        self.told_running = 0
+        """How many answers the others believe to run here."""
+        self.elsewhere = 0
+        """How many answers run at other instances."""
+        self.on_freed: Callable[[], None] = _tell_nobody
+        """Called when fewer answers run than the others believe."""
 
     def __repr__(self) -> str:
         return f"<OwnerLimiter {self.owner}: {self._running} running>"
@@ -101,10 +114,13 @@ class OwnerLimiter:
             self._refuse(f"More than {bounds.rpm} requests in a minute", wait, dialect)
         if bounds.tpm and (wait := self._tokens.wait_ms(now)):
             self._refuse(f"More than {bounds.tpm} tokens in a minute", wait, dialect)
-        if bounds.concurrent and not resumes and self._running >= bounds.concurrent:
+        if bounds.concurrent and not resumes and self._count_running() >= bounds.concurrent:
             says = f"{bounds.concurrent} answers at the same time are the limit of your key"
             error = RateLimitExceeded(f"{says}.", retry_after=CONCURRENT_WAIT_SECONDS)
             raise self._with_headers(error, dialect)
+
+    def _count_running(self) -> int:
+        return self._running + self.elsewhere
 
     def _refuse(self, says: str, wait_ms: int, dialect: str) -> None:
         seconds = -(-wait_ms // 1000)
@@ -142,11 +158,13 @@ class OwnerLimiter:
 
     def count_request(self) -> None:
         """Count a turn."""
+        self._counted_requests += 1
         if self.bounds.rpm:
             self._requests.add(self._clock.steady_ms(), 1)
 
     def settle(self, tokens: int, cost_micros: int) -> None:
         """Count what a turn cost."""
+        self._counted_tokens += tokens
         if self.bounds.tpm:
             self._tokens.add(self._clock.steady_ms(), tokens)
         if (budget := self.bounds.budget) is not None:
@@ -165,6 +183,28 @@ class OwnerLimiter:
     def leave(self) -> None:
         """Count one less: it is held, or over."""
         self._running -= 1
+        if self._running < self.told_running and self.bounds.concurrent:
+            self.on_freed()
+
+    # Over several instances.
+
+    @property
+    def counts(self) -> OwnerCounts:
+        """What was counted here since the start, and how many answers run now."""
+        return OwnerCounts(self._counted_requests, self._counted_tokens, self._running)
+
+    def add_foreign(self, requests: int, tokens: int) -> None:
+        """Count what another instance has counted."""
+        now = self._clock.steady_ms()
+        if requests > 0:
+            self._requests.add(now, requests)
+        if tokens > 0:
+            self._tokens.add(now, tokens)
+
+    def set_spent(self, budget: Budget, begin: int, spent: Spent) -> None:
+        """Correct what was spent of the budget in the period that began then."""
+        if self.bounds.budget == budget:
+            self._spent.set(begin, budget.find_spent(spent.tokens, spent.cost_micros))
 
 
 class OwnerAllowance:
@@ -224,11 +264,27 @@ class OwnerLimits:
     ) -> None:
         self._clock = clock
         self._note = note
-        self._limiters = {
-            owner: OwnerLimiter(owner, one, clock)
-            for owner, one in bounds.items()
-            if one.is_limited
-        }
+        self.on_freed: Callable[[], None] = _tell_nobody
+        """Called when an answer ended that other instances believe to run."""
+        self._limiters: dict[str, OwnerLimiter] = {}
+        for owner, one in bounds.items():
+            if one.is_limited:
+                self._add(owner, one)
+
+    def _add(self, owner: str, bounds: OwnerBounds) -> None:
+        limiter = OwnerLimiter(owner, bounds, self._clock)
+        limiter.on_freed = lambda: self.on_freed()
+        self._limiters[owner] = limiter
+
+    @property
+    def limiters(self) -> Mapping[str, OwnerLimiter]:
+        """The counts of all owners who have limits, or had some."""
+        return self._limiters
+
+    def list_budgets(self) -> Mapping[str, Budget]:
+        """Return the budgets that owners have."""
+        budgets = {owner: one.bounds.budget for owner, one in self._limiters.items()}
+        return {owner: budget for owner, budget in budgets.items() if budget is not None}
 
     async def load(self, sum_since: SumSince) -> None:
         """Find out what was spent of all budgets before the gateway started."""
@@ -245,7 +301,7 @@ class OwnerLimits:
         """Go by other bounds from now on; if `sum_since` raises, change nothing and raise that."""
         for owner, one in bounds.items():
             if one.is_limited and owner not in self._limiters:
-                self._limiters[owner] = OwnerLimiter(owner, UNLIMITED, self._clock)
+                self._add(owner, UNLIMITED)
         try:
             for owner, one in bounds.items():
                 limiter = self._limiters.get(owner)

@@ -87,7 +87,11 @@ class PeriodSums:
 
     def add(self, begin: int, amount: int) -> None:
         """Count what was spent in a period."""
-        self._sums[begin] = self._sums.get(begin, 0) + amount
+        self.set(begin, self.find(begin) + amount)
+
+    def set(self, begin: int, amount: int) -> None:
+        """Correct what was spent in a period."""
+        self._sums[begin] = amount
         if len(self._sums) > KEPT_PERIODS:
             # The oldest; but not the one that counts now, if the clock was set far back.
             del self._sums[min(self._sums.keys() - {begin})]
