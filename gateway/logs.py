@@ -55,6 +55,7 @@ EVENT_LEVELS: Mapping[str, str] = {
             "deliveries_not_read",
             "deliveries_owed",
             "directive_not_stored",
+            "errands_not_read",
             "event_not_kept",
             "events_not_read",
             "events_not_tidied",

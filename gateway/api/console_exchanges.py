@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -15,11 +16,12 @@ from starlette.routing import BaseRoute
 from gateway.api.admission import INSTANCE, Keys, incoming_of
 from gateway.api.requests import answer_json, read_positive
 from gateway.api.route import ApiRoute, Parameter, Reply, bind_all
-from gateway.console.live_board import ExchangeQuery, FoundExchange, LiveBoard
+from gateway.console.errands import Errands, act
+from gateway.console.live_board import ExchangeQuery, LiveBoard
 from gateway.console.trail_view import LIVE, ExchangeRow, ExchangeView
-from gateway.errors import BadRequest, ExchangeCut, Forbidden, HasEnded, NotFound, NotHolding
+from gateway.errors import BadRequest, Forbidden, HasEnded, HoldgateError, NotFound, NotHolding
 from gateway.exchange.machine import State
-from gateway.reminders.holds import BY_HAND
+from gateway.stores.shared_rows import Action, Outcome
 
 PATH = "/api/console/exchanges"
 PAGE = 100
@@ -30,7 +32,11 @@ GROUPS = {
 }
 NO_STORE = {"cache-control": "no-store"}
 _OTHER_ID = re.compile(r"req_([0-9a-f]{16})[0-9a-f]{8,}").fullmatch
-CUT = "Somebody cut this exchange off in the console."
+ABSENT = "There is no such exchange, or it ended too long ago."
+REFUSALS: Mapping[Outcome | None, Callable[[], HoldgateError]] = {
+    "not_holding": lambda: NotHolding("This answer is not held."),
+    "has_ended": lambda: HasEnded("This exchange has ended."),
+}
 
 
 class ExchangeList(msgspec.Struct, frozen=True):
@@ -59,6 +65,8 @@ class ConsoleExchangesArea:
 
     board: LiveBoard
     keys: Keys
+    errands: Errands | None = None
+    """Acts on exchanges of other instances, where several share a store."""
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
@@ -79,21 +87,20 @@ class ConsoleExchangesArea:
 
     async def show(self, request: WebRequest) -> Response:
         """Show the trail of an exchange, by its id or by the request id of its client."""
-        return answer_json(self._find(request).show(), headers=NO_STORE)
+        scope, name = self._find_scope(request), request.path_params["id"]
+        found = self.board.find(name, scope)
+        if found is None:
+            raise NotFound(await self._explain_absence(name), param="id")
+        return answer_json(found.show(), headers=NO_STORE)
 
     async def end_hold(self, request: WebRequest) -> Response:
         """End the hold of an answer: what is there of it is finished."""
-        running = self._find(request).running
-        if running is None or not running.end_hold(BY_HAND):
-            raise NotHolding("This answer is not held.")
+        await self._act(request, "end_hold")
         return answer_json(HoldEndedByHand(), headers=NO_STORE)
 
     async def cut(self, request: WebRequest) -> Response:
         """Cut an exchange off: its client gets an error, its upstream is closed."""
-        running = self._find(request).running
-        if running is None:
-            raise HasEnded("This exchange has ended.")
-        running.cut(ExchangeCut(CUT))
+        await self._act(request, "cut")
         return answer_json(ExchangeCutByHand(), headers=NO_STORE)
 
     def _find_scope(self, request: WebRequest) -> str | None:
@@ -103,20 +110,37 @@ class ConsoleExchangesArea:
         incoming.owner = owner.name
         return None if owner.admin else owner.name
 
-    def _find(self, request: WebRequest) -> FoundExchange:
+    async def _act(self, request: WebRequest, action: Action) -> None:
+        """Act on an exchange, wherever it runs; raise an error if that cannot be."""
         scope, name = self._find_scope(request), request.path_params["id"]
-        found = self.board.find(name, scope)
-        if found is None:
-            raise NotFound(_explain_absence(name), param="id")
-        return found
+        outcome: Outcome | None = act(self.board, name, action, scope)
+        process = find_process(name)
+        if outcome == "not_found" and self.errands is not None and process is not None:
+            outcome = await self.errands.ask(process, name, action, scope)
+            if outcome == "not_found":
+                raise NotFound(ABSENT, param="id")
+        if outcome in REFUSALS:
+            raise REFUSALS[outcome]()
+        if outcome != "done":
+            raise NotFound(await self._explain_absence(name), param="id")
+
+    async def _explain_absence(self, name: str) -> str:
+        """Say why an exchange is not there."""
+        process = find_process(name)
+        if process is None:
+            return ABSENT
+        if self.errands is None:
+            return f"This exchange is of the instance {process}; this one is {INSTANCE}."
+        other = await self.errands.find_instance(process)
+        if other is None:
+            return f"This exchange is of the instance {process}, which has left."
+        return f"This exchange is of the instance {process} (in the log {other.name}); ask there."
 
 
-def _explain_absence(name: str) -> str:
-    """Say why an exchange is not there; ids carry the process that answers."""
+def find_process(name: str) -> str | None:
+    """Return of which other process an exchange is; None: of this one, or that is not known."""
     named = _OTHER_ID(name)
-    if named is not None and named[1] != INSTANCE:
-        return f"This exchange is of the instance {named[1]}; this one is {INSTANCE}."
-    return "There is no such exchange, or it ended too long ago."
+    return named[1] if named is not None and named[1] != INSTANCE else None
 
 
 def _read_query(request: WebRequest, scope: str | None) -> ExchangeQuery:

@@ -48,13 +48,11 @@ from gateway.logs import EventLog, LogWriter
 from gateway.metrics import Metrics
 from gateway.reminders.holds import Holds
 from gateway.stores import Documents, Rows, open_documents
+from gateway.stores.instance import NAME_LENGTH
 from gateway.stores.shared import is_shared
-from gateway.stores.tidying import tidy_often
 from gateway.stores.urls import open_rows, open_shared
 
 SHUTDOWN_SECONDS = 1.0
-INSTANCE_LENGTH = 8
-"""Of the id of an instance as much as people need to tell some from others."""
 
 
 class Gateway:
@@ -187,7 +185,7 @@ class Gateway:
 
     def name_instance(self) -> str:
         """Return the short name of this process among those that share its store, or nothing."""
-        return self._instance_id()[:INSTANCE_LENGTH]
+        return self._instance_id()[:NAME_LENGTH]
 
     def _show_instance(self) -> InstanceStatus | UnsetType:
         """Say who this process is, where several share a store."""
@@ -239,10 +237,8 @@ class Gateway:
         tasks.start_soon(parts.locks.run)
         tasks.start_soon(parts.snapshots.run)
         tasks.start_soon(parts.usage.run)
-        if (operators := parts.rows.operators) is not None:
-            tasks.start_soon(tidy_often, operators, self.event_log.note)
-        if parts.shared_limits is not None:
-            tasks.start_soon(parts.shared_limits.run)
+        if parts.instances is not None:
+            tasks.start_soon(parts.instances.run)
         tasks.start_soon(self.sampler.run)
         tasks.start_soon(parts.console.board.run)
         if parts.scheduler is not None:

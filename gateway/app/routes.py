@@ -54,6 +54,7 @@ def routes_of(services: RequestServices) -> list[BaseRoute]:
     base, limits = parts.base, _body_limits(services, API_BYTES)
     times = FeedTimes(config.server.keepalive_ms / 1000, config.limits.slow_reader_ms / 1000)
     kept = (parts.states, parts.reminders, parts.conversations, services.jobs, parts.deliveries)
+    errands = None if parts.instances is None else parts.instances.errands
     areas = (
         operations_of(services),
         ModelsArea(services.models, keys, base.started_at),
@@ -65,7 +66,7 @@ def routes_of(services: RequestServices) -> list[BaseRoute]:
         ConsoleFilesArea(load_files()),
         UsageArea(parts.usage, keys, base.clock.now_ms, parts.limits.find_budget),
         ConsoleMetricsArea(base.history, health_of(services), _tools_of(services), keys),
-        ConsoleExchangesArea(parts.console.board, keys),
+        ConsoleExchangesArea(parts.console.board, keys, errands),
         ConsoleFeedArea(parts.console, keys, times),
         # Names of sessions may hold anything, so what is about parts of one comes first.
         RemindersArea(parts.reminders, base.clock, keys, base.zone, limits),

@@ -14,15 +14,18 @@ from msgspec import UnsetType
 from gateway.agents.conversations import Conversations
 from gateway.agents.locks import Locks
 from gateway.agents.shared_locks import SharedLocks
+from gateway.api.admission import INSTANCE
 from gateway.api.console_feed import FeedServices
 from gateway.api.operations import ClockStatus, InstanceStatus
 from gateway.app import wiring
+from gateway.app.instance_services import InstanceServices
 from gateway.clock.protocol import Clock
 from gateway.clock.shared import SharedClock
 from gateway.clock.system import SystemClock
 from gateway.clock.timer_queue import TimerQueue
 from gateway.clock.zone import Zone
 from gateway.config import Config
+from gateway.console.errands import Errands
 from gateway.console.health import StoreProbe
 from gateway.console.metrics_history import MetricsHistory
 from gateway.console.secret_file import SECRET_BYTES, SecretFileError, load_secret
@@ -132,7 +135,7 @@ class GatewayServices:
         self.usage = UsageMeter(rows.usage, base.totals, clock, prices, note, writer)
         self.usage.chores = store.chores
         self.limits = OwnerLimits(wiring.owner_bounds(config), clock, note)
-        self.shared_limits = self._make_shared_limits()
+        self.instances = self._make_instance_services()
         self.login_failures = LoginFailures()
         self.token_signer: TokenSigner | None = None
         """Who signs the tokens of sign-ins; made once there are keys to sign in with."""
@@ -165,12 +168,17 @@ class GatewayServices:
         assert rows.posts is not None
         return SharedWebhooks(hooks, rows.posts, self.feed, base.clock, base.note)
 
-    def _make_shared_limits(self) -> SharedLimits | None:
-        base, operators = self.base, self.rows.operators
-        if operators is None:
+    def _make_instance_services(self) -> InstanceServices | None:
+        base, rows, store = self.base, self.rows.operators, self.store
+        if rows is None:
             return None
-        counts, read = operators.limit_counts, self.usage.read
-        return SharedLimits(self.limits, read, counts, self.store, base.clock, base.note)
+        counts, read, note = rows.limit_counts, self.usage.read, base.note
+        return InstanceServices(
+            rows,
+            SharedLimits(self.limits, read, counts, store, base.clock, note),
+            Errands(rows, store, INSTANCE, lambda: self.console.board, note),
+            note,
+        )
 
     def _sessions(self) -> Sessions:
         config = self.base.config

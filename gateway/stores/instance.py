@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+NAME_LENGTH = 8
+"""Of the id of an instance as much as people need to tell some from others."""
+
 
 class Instance(Protocol):
     """This process among those that share a store."""

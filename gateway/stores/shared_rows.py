@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 import msgspec
 
 from gateway.stores.chores import Chores
+from gateway.stores.instance import NAME_LENGTH
 
 Action = Literal["end_hold", "cut"]
 Outcome = Literal["done", "not_found", "not_holding", "has_ended"]
@@ -27,6 +28,11 @@ class InstanceRow(msgspec.Struct, frozen=True):
     build: str
     is_living: bool
     """Whether its lease has not ended."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in answers and log lines."""
+        return self.id[:NAME_LENGTH]
 
 
 class OwnerCounts(NamedTuple):

@@ -49,8 +49,9 @@ async def pair(story: Story, **limits: Any) -> AsyncIterator[tuple[Running, Runn
 
 async def reconcile(gate: Running) -> None:
     """Have a gateway tell what it counted and learn what others did, as it does often."""
-    shared = gate.gateway.parts.shared_limits
-    assert shared is not None
+    instances = gate.gateway.parts.instances
+    assert instances is not None
+    shared = instances.limits
     await gate.gateway.parts.usage.flush()
     await shared.reconcile()
     await shared.reconcile_budgets()
