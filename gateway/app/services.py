@@ -131,9 +131,7 @@ class GatewayServices:
         offload = base.exchanges.services.offload
         self.conversations = Conversations(rows.conversations, clock.now_ms, offload, rows.talks)
         self.locks = self._make_locks()
-        prices, writer = wiring.prices_of(config), secrets.token_hex(8)
-        self.usage = UsageMeter(rows.usage, base.totals, clock, prices, note, writer)
-        self.usage.chores = store.chores
+        self.usage = self._make_meter()
         self.limits = OwnerLimits(wiring.owner_bounds(config), clock, note)
         self.instances = self._make_instance_services()
         self.login_failures = LoginFailures()
@@ -167,6 +165,13 @@ class GatewayServices:
             return Webhooks(hooks, rows.event_log, self.feed, base.clock, base.note)
         assert rows.posts is not None
         return SharedWebhooks(hooks, rows.posts, self.feed, base.clock, base.note)
+
+    def _make_meter(self) -> UsageMeter:
+        base, rows = self.base, self.rows.usage
+        prices, writer = wiring.prices_of(base.config), secrets.token_hex(8)
+        meter = UsageMeter(rows, base.totals, base.clock, prices, base.note, writer)
+        meter.chores = self.store.chores
+        return meter
 
     def _make_instance_services(self) -> InstanceServices | None:
         base, rows, store = self.base, self.rows.operators, self.store

@@ -51,7 +51,7 @@ class RowsSchema:
         """Make the schema, or delete whatever an earlier test left in it."""
         made = ";".join(FIRST.statements)
         if self._is_made:
-            tables = re.findall(r"CREATE TABLE (@\w+)", made)
+            tables = re.findall(r"CREATE (?:UNLOGGED )?TABLE (@\w+)", made)
             await database.run(";".join(f"DELETE FROM {table}" for table in tables))
         else:
             await database.run(f"CREATE SCHEMA {self.name};{made}")

@@ -38,8 +38,8 @@ async def pair(story: Story, **limits: Any) -> AsyncIterator[tuple[Running, Runn
     owners[0] |= limits
     tables, schema = {"keys": owners}, make_schema_name()
     async with (
-        instance(story, schema, tables) as one,
-        instance(story, schema, tables) as two,
+        instance(story, schema, tables=tables) as one,
+        instance(story, schema, tables=tables) as two,
     ):
         # They know each other.
         await reconcile(one)
