@@ -35,6 +35,7 @@ OF_ALL_OWNERS = {
     "posts.NEXT": "when the posts of configured hooks are due",
     "posts.PRUNE": "a chore",
     "usage.PRUNE": "a chore",
+    "announcements.NEXT": "when reminders of any session are to be announced",
     "chores.PRUNE_ENDINGS": "a chore",
     "operators.PRUNE_COUNTS": "a chore",
     "operators.PRUNE_INSTANCES": "a chore",
