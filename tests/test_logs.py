@@ -217,9 +217,7 @@ def test_what_could_not_be_read_or_written_is_an_error() -> None:
 
 
 def test_every_event_is_explained_in_the_docs() -> None:
-    # PostgreSQL cannot be chosen yet, and has no page.
-    paths = [path for path in GATEWAY.rglob("*.py") if path.parent.name != "postgres"]
-    source = "".join(path.read_text() for path in paths)
+    source = "".join(path.read_text() for path in GATEWAY.rglob("*.py"))
     events = set(re.findall(r'(?:note|_log)\(\s*"([a-z]+(?:_[a-z]+)+)"', source))
     assert len(events) > 40
     docs = "".join(path.read_text() for path in (GATEWAY.parent / "docs").glob("*.md"))

@@ -16,6 +16,7 @@ from gateway.cli.gateway_commands import run_chat, run_jobs, run_usage
 from gateway.cli.init import add_init_options
 from gateway.cli.job_options import add_job_actions
 from gateway.cli.keys import add_key_actions
+from gateway.cli.migrate import add_migrate_options
 from gateway.cli.serve import run_check, run_serve
 from gateway.cli.usage import add_usage_options
 from gateway.demo.__main__ import main as demo_main
@@ -69,6 +70,8 @@ def build_parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=lambda a: demo_main(["--port", str(a.port)]))
     add_init_options(command("init", "write a configuration from what is found on this machine"))
     add_key_actions(command("keys", "make keys for the owners of a gateway"))
+    says = "bring the schema of a PostgreSQL up to date, with a role that may do that"
+    add_migrate_options(command("migrate", says))
     client = _client_options()
     talk = command("chat", "chat in the terminal", client)
     talk.add_argument(

@@ -9,12 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import anyio
+
 from gateway.app import serve
+from gateway.app.wiring import store_settings
 from gateway.app.workers import serve_workers
 from gateway.cli.startup import announce
 from gateway.config import Config, ConfigError, ConfigSource, render
 from gateway.errors import HoldgateError
 from gateway.logs import EventLog, LogWriter, set_up
+from gateway.stores.shared import is_shared
+from gateway.stores.urls import check_shared
 from gateway.wire.http_server.hangup import take_hangup_signal
 
 # What it imports is found where this process found it, whatever the directory.
@@ -46,6 +51,12 @@ def run_check(arguments: argparse.Namespace) -> int:
     if config is None:
         return 1
     print(render(config))
+    if is_shared(config.store.url):
+        try:
+            anyio.run(check_shared, store_settings(config))
+        except HoldgateError as error:
+            print(f"holdgate: {error.message}", file=sys.stderr)
+            return 1
     return 0
 
 

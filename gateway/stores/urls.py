@@ -22,6 +22,8 @@ from gateway.stores.sqlite.rows import (
     open_shared_rows,
 )
 
+Note = Callable[..., None]
+
 SQLITE = "sqlite:///"
 NO_DRIVER = "The package {} is not installed; run: pip install 'holdgate[postgres]'."
 
@@ -92,18 +94,34 @@ class SharedStore(Protocol):
         """Finish pending writes, and release all resources."""
 
 
+async def migrate_shared(settings: SharedSettings, note: Note) -> tuple[int, int]:
+    """Bring the schema of a shared store up to date; return its version before and after."""
+    migrated: tuple[int, int] = await _find_driver("migrate_store")(settings, note)
+    return migrated
+
+
+async def check_shared(settings: SharedSettings) -> None:
+    """Raise `StoreUnavailable` if a shared store cannot be reached."""
+    await _find_driver("check_store")(settings)
+
+
+def _find_driver(name: str) -> Any:
+    """Return a function of the shared store; its driver is an extra, so only now imported."""
+    try:
+        return getattr(import_module("gateway.stores.postgres.store"), name)
+    except ModuleNotFoundError as error:
+        raise StoreUnavailable(NO_DRIVER.format(error.name)) from error
+
+
 async def open_shared(
     settings: SharedSettings,
     now_ms: Callable[[], int],
     on_quarantine: OnQuarantine,
-    note: Callable[..., None],
+    note: Note,
     process: str,
 ) -> SharedStore:
-    """Open a store that many instances share; its driver is an extra, so only now imported."""
-    try:
-        opener = import_module("gateway.stores.postgres.store").open_postgres
-    except ModuleNotFoundError as error:
-        raise StoreUnavailable(NO_DRIVER.format(error.name)) from error
+    """Open a store that many instances share."""
+    opener = _find_driver("open_postgres")
     opened: SharedStore = await opener(settings, now_ms, on_quarantine, note, process)
     return opened
 

@@ -28,6 +28,7 @@ Note = Callable[..., None]
 
 # How long a start waits for a database that is not there yet, or is just starting.
 START_SECONDS = 30.0
+NOT_REACHED = "The database of store.url cannot be reached: {}"
 # How often changes of others are looked for, if no notifications arrive through a pooler.
 DEAF_POLL_MS = 1000
 
@@ -48,8 +49,7 @@ class PostgresStore:
         self._note = note
         self._connector = Connector(settings.url, settings.schema)
         # Migrations and the listener do not go through a pooler if there is another way.
-        listen_url = settings.listen_url or settings.url
-        self._direct = Connector(listen_url, settings.schema)
+        self._direct = _connect_directly(settings)
         self.bus = PostgresBus()
         self.hints = SessionHints(self.bus)
         host, lease_ms = socket.gethostname(), settings.lease_ms
@@ -109,7 +109,7 @@ class PostgresStore:
                     reason = str(error)
                 await anyio.sleep(add_jitter(delay))
                 delay = min(2 * delay, PROBE_SECONDS)
-        raise StoreUnavailable(f"The database of store.url cannot be reached: {reason}")
+        raise StoreUnavailable(NOT_REACHED.format(reason))
 
 
 async def open_postgres(
@@ -123,3 +123,22 @@ async def open_postgres(
     store = PostgresStore(settings, now_ms, on_quarantine, note, process)
     await store.open()
     return store
+
+
+async def migrate_store(settings: SharedSettings, note: Note) -> tuple[int, int]:
+    """Bring the schema of a store up to date; return its version before and after."""
+    return await migrate(_connect_directly(settings), settings.schema, note)
+
+
+async def check_store(settings: SharedSettings) -> None:
+    """Raise `StoreUnavailable` if the database cannot be reached."""
+    for url in filter(None, (settings.url, settings.listen_url)):
+        try:
+            (await Connector(url, settings.schema).connect()).terminate()
+        except ConnectionLost as error:
+            raise StoreUnavailable(NOT_REACHED.format(error)) from error
+
+
+def _connect_directly(settings: SharedSettings) -> Connector:
+    """Return what connects without a pooler, if there is such a way."""
+    return Connector(settings.listen_url or settings.url, settings.schema)
