@@ -153,6 +153,11 @@ class ReminderService:
         reminders = await self._documents.read((owner, session))
         return tuple(reminder for reminder in reminders.items if reminder.is_pending)
 
+    def find_mark(self, owner: str, session: str) -> int:
+        """Return the mark of the look that `surely_idle` goes by."""
+        entries = self.store.entries
+        return self.hints.mark() if entries is None else entries.find_mark((owner, session))
+
     def surely_idle(self, owner: str, session: str) -> bool:
         """Return without I/O whether a session surely has no reminders, as nearly all have none.
 

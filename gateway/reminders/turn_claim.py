@@ -120,7 +120,7 @@ class TurnClaims:
         if scope.clock and not self.reminders.surely_idle(scope.owner, session):
             return False
         # As long as no reminder is scheduled, the end of a turn need not look again.
-        self._mark = self.reminders.hints.mark()
+        self._mark = self.reminders.find_mark(scope.owner, session)
         return self.queue.idle(scope.owner, session)
 
     def is_unchanged(self) -> bool:
@@ -135,7 +135,7 @@ class TurnClaims:
         scope, session = self._scope, self.session
         if session is None or not scope.collects:
             return None
-        before = self.reminders.hints.mark()
+        before = self.reminders.find_mark(scope.owner, session)
         has_none = not scope.clock or await self.reminders.idle(scope.owner, session)
         if has_none:
             self._mark = before

@@ -166,6 +166,11 @@ class SessionEntries:
             return None
         return look.found
 
+    def find_mark(self, key: SessionKey) -> int:
+        """Return what the hints had told before the last look at a session."""
+        look = self._looks.get(key)
+        return self.hints.mark() if look is None else look.mark
+
     # Without I/O; True means certainly.
 
     def has_no_document(self, kind: str, key: SessionKey) -> bool:
