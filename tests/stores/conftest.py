@@ -16,11 +16,10 @@ from gateway.stores.instance import LoneInstance
 from gateway.stores.postgres.connection import Connector
 from gateway.stores.postgres.database import Database
 from gateway.stores.postgres.documents import PostgresDocuments
-from gateway.stores.postgres.migrations import migrate
+from tests.postgres.rows import find_schema
 from tests.postgres.server import (
     Pooler,
     PostgresServer,
-    make_schema_name,
     shared_pooler,
     shared_server,
 )
@@ -45,7 +44,8 @@ class Backend:
             "files": "",
             "sqlite": f"sqlite://{directory}/kept.sqlite3",
         }.get(name, "")
-        self._schema = make_schema_name()
+        self._is_clear = False
+        """Whether what an earlier test left in a shared store is gone."""
         self.quarantined: list[tuple[str, str]] = []
         self._ticks = count(1_770_000_000_000)
 
@@ -66,10 +66,12 @@ class Backend:
         )
 
     async def _open_shared(self, url: str) -> Documents:
-        connector = Connector(url, self._schema)
-        await migrate(connector, self._schema, _note_nothing)
-        database = Database(connector, 6, _note_nothing)
+        schema = find_schema()
+        database = Database(Connector(url, schema.name), 6, _note_nothing)
         await database.start()
+        if not self._is_clear:
+            await schema.clear(database)
+            self._is_clear = True
         ticks = self._ticks
         alone = LoneInstance(lambda: next(ticks))
         return PostgresDocuments(database, alone, SessionHints(), self._note_quarantined)
