@@ -25,7 +25,7 @@ from gateway.stores.hints import REMINDERS
 # Hints may be lost, and whoever took a session may have died.
 POLL_SECONDS = 5.0
 # Many changes at once cost one look.
-PAUSE_SECONDS = 0.01
+PAUSE_SECONDS = 0.05
 WATCHED_BEFORE = "watch reminders of "
 PRUNE = "prune events"
 
@@ -112,15 +112,20 @@ class SharedDueNotifier:
 
     async def _look(self) -> float:
         """Publish what is due; return for how many seconds to sleep if nothing changes."""
-        now_ms, window_ms = self._clock.now_ms(), self._reminders.rules.due_window_ms
-        while taken := await self._rows.take(now_ms + window_ms):
+        window_ms = self._reminders.rules.due_window_ms
+        # Nearly always nothing is due, and only the end of an index is read.
+        while (next_ms := await self._rows.next_ready_ms()) is not None:
+            wait = (next_ms - window_ms - self._clock.now_ms()) / 1000
+            if wait > 0:
+                return min(POLL_SECONDS, wait)
+            taken = await self._rows.take(self._clock.now_ms() + window_ms)
+            if not taken:
+                # Others take it at this moment, or nobody listens any more.
+                return PAUSE_SECONDS
             async with anyio.create_task_group() as tasks:
                 for session in taken:
                     tasks.start_soon(self._announce, session)
-        next_ms = await self._rows.next_ready_ms()
-        if next_ms is None:
-            return POLL_SECONDS
-        return min(POLL_SECONDS, max(0.0, (next_ms - window_ms - self._clock.now_ms()) / 1000))
+        return POLL_SECONDS
 
     async def _announce(self, taken: ReadySession) -> None:
         """Publish what is due in a session; if that fails, it is looked at again in a while."""
