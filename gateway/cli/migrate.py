@@ -13,7 +13,7 @@ from gateway.app.wiring import store_settings
 from gateway.config import ConfigError, load
 from gateway.errors import HoldgateError
 from gateway.stores.shared import is_shared
-from gateway.stores.urls import migrate_shared
+from gateway.stores.urls import update_schema
 
 NOT_SHARED = "holdgate: store.url is no postgresql://…; other stores bring themselves up to date."
 
@@ -36,7 +36,7 @@ def run_migrate(arguments: argparse.Namespace) -> int:
         if not is_shared(config.store.url):
             print(NOT_SHARED, file=sys.stderr)
             return 1
-        before, after = anyio.run(migrate_shared, store_settings(config), _warn)
+        before, after = anyio.run(update_schema, store_settings(config), _warn)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1

@@ -94,7 +94,7 @@ class SharedStore(Protocol):
         """Finish pending writes, and release all resources."""
 
 
-async def migrate_shared(settings: SharedSettings, note: Note) -> tuple[int, int]:
+async def update_schema(settings: SharedSettings, note: Note) -> tuple[int, int]:
     """Bring the schema of a shared store up to date; return its version before and after."""
     migrated: tuple[int, int] = await _find_driver("migrate_store")(settings, note)
     return migrated
