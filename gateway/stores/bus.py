@@ -20,6 +20,10 @@ class Bus(Protocol):
     def is_shared(self) -> bool:
         """Whether there may be other instances at all."""
 
+    @property
+    def is_deaf(self) -> bool:
+        """Whether what other instances tell does not arrive now."""
+
     def tell(self, letter: str, digest: str) -> None:
         """Tell the other instances soon; it neither waits nor raises."""
 
@@ -34,6 +38,7 @@ class LocalBus:
     """The bus of a store that only this process uses: there is nobody to tell."""
 
     is_shared = False
+    is_deaf = False
 
     def __repr__(self) -> str:
         return "<LocalBus>"

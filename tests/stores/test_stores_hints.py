@@ -15,6 +15,7 @@ class SharedBus:
     """A bus that keeps what it is told, and on which a test speaks for other instances."""
 
     is_shared = True
+    is_deaf = False
     hear: Heard
     lose: Lost
 
@@ -166,3 +167,15 @@ def test_digests_have_the_length_of_the_message_format() -> None:
     assert len(digest_session(KEY)) == 12
     assert digest_session(("a", "bc")) != digest_session(("ab", "c"))
     assert digest_session(("ann", "\ud800"))
+
+
+def test_who_hears_nothing_takes_everything_for_changed() -> None:
+    bus = SharedBus()
+    hints = SessionHints(bus)
+    mark = hints.mark()
+    bus.is_deaf = True
+    assert hints.has_changed(REMINDERS, KEY, mark)
+    hints.tell(STATE, OTHER)
+    assert hints.has_changed(REMINDERS, KEY, hints.mark())
+    bus.is_deaf = False
+    assert not hints.has_changed(REMINDERS, KEY, mark)

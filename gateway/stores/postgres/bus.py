@@ -33,6 +33,8 @@ class PostgresBus:
         # As keys, so that a hint that waits already is not sent twice.
         self._waiting: dict[str, None] = {}
         self._has_waiting = anyio.Event()
+        self.is_deaf = False
+        """Whether what other instances tell does not arrive now; the listener says so."""
         self._heard: list[Heard] = []
         self._lost: list[Lost] = []
         self.on_own: Callable[[], None] = lambda: None

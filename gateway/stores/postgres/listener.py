@@ -97,6 +97,7 @@ class Listener:
             except (ConnectionLost, Refused) as error:
                 self._note("listener_lost", why=str(error))
             self._connection = None
+            self._bus.is_deaf = True
             connection.terminate()
             connection = await self._open_again()
             self._note("listener_back")
@@ -128,6 +129,7 @@ class Listener:
 
     async def _find_whether_deaf(self, connection: Connection) -> None:
         was_deaf, self.is_deaf = self.is_deaf, not await self._hears(connection)
+        self._bus.is_deaf = self.is_deaf
         if self.is_deaf and not was_deaf:
             self._note("listener_deaf", why=DEAF)
 
