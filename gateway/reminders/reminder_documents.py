@@ -261,6 +261,9 @@ class ReminderDocuments:
         Reminders that are missing may be on a disk that is away for a while; their deliveries stay
         owed until they have certainly expired.
         """
+        if not self.instance.is_alone:
+            # What is missing in a database is gone.
+            return list(self._ledger.list_owed(key))
         over_ms = past_ms - self.rules.due_window_ms - self.rules.retention_ms
         there = {reminder.id for reminder in stored.items}
         owed = self._ledger.list_owed(key).items()

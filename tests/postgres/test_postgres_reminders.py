@@ -246,6 +246,16 @@ async def test_a_plain_hold_tells_nobody(notes: Notes) -> None:
         assert not other.node.hints.has_changed("cs", (OWNER, SESSION), mark)
 
 
+async def test_a_delivery_of_what_was_removed_meanwhile_is_not_waited_for(notes: Notes) -> None:
+    async with two_houses(notes) as (_, one, other):
+        await one.schedule()
+        claim = await one.claim("x1")
+        await other.reminders.clear(OWNER, SESSION)
+        await one.commit(claim)
+        assert "0 owed" in repr(one.reminders)
+        assert await other.reminders.idle(OWNER, SESSION)
+
+
 async def test_many_sets_and_cancels_at_several_instances(notes: Notes) -> None:
     async with schema(notes) as here, house(here) as a, house(here) as b:
         kept: set[str] = set()
