@@ -15,8 +15,9 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
 from gateway.api.admission import Keys, incoming_of
-from gateway.api.requests import answer_json, find_owner
+from gateway.api.requests import answer_json
 from gateway.api.route import ApiRoute, Reply, bind_all
+from gateway.console.instances import InstanceLister, InstanceView
 from gateway.exchange.runner import LiveExchanges
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.reminders.view import NtpView
@@ -89,6 +90,9 @@ class InstanceStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     workers_metrics: Annotated[
         tuple[str, ...], Meta(description="Where each worker shows its own metrics, by number.")
     ] = ()
+    skew_ms: Annotated[
+        int, Meta(description="How far the host's clock is ahead of the database's, if over 1 s.")
+    ] = 0
 
 
 class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,7 +106,12 @@ class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     models: list[str]
     agents: tuple[str, ...]
     clock: ClockStatus
+    store: Annotated[str, Meta(description="What kind of store it has.")]
     instance: InstanceStatus | UnsetType = UNSET
+    instances: (
+        Annotated[list[InstanceView], Meta(description="All that share the store; for admins.")]
+        | UnsetType
+    ) = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +131,9 @@ class Operations:
     needs_store: bool = False
     """Whether requests are refused as long as the store is in trouble."""
     instance: Callable[[], InstanceStatus | UnsetType] = lambda: UNSET
+    store_kind: str = ""
+    instances: InstanceLister | None = None
+    """Lists the instances where several share the store."""
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of this area."""
@@ -155,7 +167,10 @@ class Operations:
 
     async def show_status(self, request: WebRequest) -> GatewayStatus:
         """Show version, upstreams with their health, and counts."""
-        find_owner(self.keys, request)
+        incoming = incoming_of(request.scope)
+        owner = self.keys.owner(incoming)
+        incoming.owner = owner.name
+        lister = self.instances if owner.admin else None
         live = self.exchanges.live
         states = Counter[str](running.exchange.state for running in live)
         return GatewayStatus(
@@ -167,7 +182,9 @@ class Operations:
             models=[model.name for model in self.models.listed],
             agents=self.agents,
             clock=self.clock(),
+            store=self.store_kind,
             instance=self.instance(),
+            instances=UNSET if lister is None else await lister.list_all(),
         )
 
     def _show_upstream(self, name: str) -> UpstreamStatus:

@@ -190,9 +190,10 @@ class Gateway:
     def _show_instance(self) -> InstanceStatus | UnsetType:
         """Say who this process is, where several share a store."""
         name, seat = self.name_instance(), self.seat
+        skew_ms = self.parts.store.instance.notable_skew_ms
         if seat is not None:
-            return InstanceStatus(name, seat.number, seat.metrics_urls)
-        return InstanceStatus(name) if name else UNSET
+            return InstanceStatus(name, seat.number, seat.metrics_urls, skew_ms)
+        return InstanceStatus(name, skew_ms=skew_ms) if name else UNSET
 
     def _router(self, routes: list[BaseRoute]) -> ErrorRouter:
         return ErrorRouter(routes, lambda app: self, self.exchanges.tell)

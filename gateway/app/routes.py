@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from starlette.routing import BaseRoute
 
-from gateway.api.admission import ModelEndpoint
+from gateway.api.admission import INSTANCE, ModelEndpoint
 from gateway.api.chat import PATH as CHAT
 from gateway.api.chat import ChatEndpoint
 from gateway.api.console_exchanges import ConsoleExchangesArea
@@ -32,6 +32,7 @@ from gateway.api.usage import UsageArea
 from gateway.app.request_services import RequestServices
 from gateway.app.wiring import MESSAGES, find_pass_through
 from gateway.console.health import HealthReader, LimitSources
+from gateway.console.instances import InstanceLister
 from gateway.console.session_list import SessionLister
 from gateway.console.tools import ToolLister, ToolSettings
 from gateway.dialects import DIALECTS
@@ -99,6 +100,8 @@ def health_of(services: RequestServices) -> HealthReader:
         parts.webhooks,
         LimitSources(base.holds, streams),
         base.started_at,
+        parts.store.instance,
+        InstanceLister(parts.rows.operators, INSTANCE),
     )
 
 
@@ -147,6 +150,7 @@ def _chat(services: RequestServices) -> ChatEndpoint:
 def operations_of(services: RequestServices) -> Operations:
     """Return what an operator looks at."""
     parts, base = services.parts, services.parts.base
+    operators = parts.rows.operators
     return Operations(
         exchanges=base.exchanges,
         models=services.models,
@@ -159,6 +163,8 @@ def operations_of(services: RequestServices) -> Operations:
         agents=tuple(services.agents.known),
         needs_store=parts.store.entries is not None and parts.store.entries.refuses,
         instance=base.show_instance,
+        store_kind=parts.store_probe.kind,
+        instances=None if operators is None else InstanceLister(operators, INSTANCE),
     )
 
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from gateway.clock.protocol import Clock
+from gateway.console.instances import InstanceLister, InstanceView
 from gateway.console.metrics_history import MetricsHistory, UpstreamCounts, show_quantile
 from gateway.exchange.runner import LiveExchanges
 from gateway.jobs.view import SchedulerStatus
@@ -18,6 +19,7 @@ from gateway.outbox.wakeup import SubscriberLimit
 from gateway.outbox.webhooks import Webhooks
 from gateway.reminders.holds import Holds
 from gateway.reminders.view import NtpView, show_ntp
+from gateway.stores.instance import Instance
 from gateway.version import __version__
 
 # A store is not asked more often, however many look.
@@ -73,6 +75,12 @@ class GatewayHealth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     descriptors: int | None
     started_at: int
     version: str
+    skew_ms: Annotated[
+        int, Meta(description="How far the host's clock is ahead of the database's, if over 1 s.")
+    ]
+    instances: Annotated[
+        list[InstanceView], Meta(description="All that share the store, if it is shared.")
+    ]
 
 
 class StoreProbe:
@@ -81,7 +89,7 @@ class StoreProbe:
     def __init__(
         self, kind: str, find_trouble: Callable[[], Awaitable[str]], steady: Callable[[], float]
     ) -> None:
-        self._kind = kind
+        self.kind = kind
         self._find_trouble = find_trouble
         self._steady = steady
         self._asked_at: float | None = None
@@ -95,7 +103,7 @@ class StoreProbe:
             self._asked_at = now
             trouble = await self._find_trouble()
             ms = round((self._steady() - now) * 1000, 1)
-            self._found = StoreHealth(self._kind, not trouble, ms, trouble)
+            self._found = StoreHealth(self.kind, not trouble, ms, trouble)
         return self._found
 
 
@@ -127,6 +135,8 @@ class HealthReader:
     webhooks: Webhooks | SharedWebhooks
     limits: LimitSources
     started_at: float
+    instance: Instance
+    instances: InstanceLister
 
     async def read(self) -> GatewayHealth:
         """Return how the gateway is."""
@@ -148,6 +158,8 @@ class HealthReader:
             descriptors=latest.descriptors,
             started_at=round(self.started_at * 1000),
             version=__version__,
+            skew_ms=self.instance.notable_skew_ms,
+            instances=await self.instances.list_all(),
         )
 
     def _show_upstream(self, name: str, counts: UpstreamCounts) -> UpstreamHealth:

@@ -119,8 +119,7 @@ class DueNotifier:
         for owner, session in tuple(self._feed.open):
             await rows.note_interest(owner, session, now_ms)
         known = frozenset(self._wanted)
-        if await self._reminders.store.chores.take("events", int(REFRESH_SECONDS * 1000)):
-            await rows.prune(now_ms - KEPT_MS)
+        await rows.prune(now_ms - KEPT_MS)
         wanted = frozenset(await rows.interests())
         self._wanted = (self._wanted | wanted) - (known - wanted)
         for key in wanted:

@@ -29,6 +29,10 @@ class Instance(Protocol):
     def is_trusted(self) -> bool:
         """Whether it is certain that nobody else takes what this instance holds."""
 
+    @property
+    def notable_skew_ms(self) -> int:
+        """How far the host's clock is ahead of the store's, if more than a second; else 0."""
+
     def now_ms(self) -> int:
         """Return the time by which all instances judge what is due."""
 
@@ -47,6 +51,7 @@ class LoneInstance:
 
     id = ""
     is_alone = True
+    notable_skew_ms = 0
     is_trusted = True
 
     def __init__(self, now_ms: Callable[[], int]) -> None:

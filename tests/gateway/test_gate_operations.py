@@ -95,6 +95,8 @@ async def test_the_status_tells_what_is_going_on() -> None:
         status: dict[str, Any] = (await gate.fetch(get("/api/status"))).json
     assert status["version"] == __version__
     assert status["draining"] is False
+    assert status["store"] == "memory"
+    assert "instances" not in status
     assert status["models"] == ["m"]
     assert status["exchanges"] == {"live": 1, "by_state": {"relaying": 1}}
     assert [(u["id"], u["health"], u["connections_busy"]) for u in status["upstreams"]] == [

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 
+from gateway.stores.postgres.connection import Connection
+from gateway.stores.postgres.instances import SharedInstance
 from gateway.stores.shared_rows import OwnerCounts
+from gateway.version import __version__
 from tests.console.browser import ME, Browser
-from tests.jobs.words import keys
+from tests.gateway.wire import get
+from tests.jobs.words import key, keys
 
 from .gateways import instance
 from .rows import OpenedRows, PostgresRowBackend
@@ -42,6 +48,59 @@ class TestSignIn:
                     tasks.start_soon(keep, rows, bytes([at]) * 32)
             assert len(kept) == 8
             assert len(set(kept)) == 1
+
+
+class LateDatabase(Connection):
+    """A connection to a database whose clock is a minute behind that of this host."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def ask(self, statement: str, *values: object) -> Any:
+        """Ask it, and tell a time that is too early."""
+        rows = await self._connection.ask(statement, *values)
+        return [{**row, "now_ms": row["now_ms"] - 60_000} for row in rows]
+
+
+class TestInstances:
+    async def test_admins_see_all_that_share_the_store(self) -> None:
+        schema, tables = make_schema_name(), {"keys": keys("ann", "root", admin="root")}
+        async with (
+            instance(None, schema, tables=tables) as one,
+            instance(None, schema, tables=tables) as two,
+        ):
+            status = (await one.fetch(get("/api/status", key("root")))).json
+            assert status["store"] == "postgresql"
+            assert "skew_ms" not in status["instance"]
+            seen = {row["id"] for row in status["instances"]}
+            assert seen == {gate.gateway.name_instance() for gate in (one, two)}
+            assert {row["version"] for row in status["instances"]} == {__version__}
+            assert all(row["living"] for row in status["instances"])
+            others = (await one.fetch(get("/api/status", key("ann")))).json
+            assert "instances" not in others
+            health = (await two.fetch(get("/api/console/health", key("root")))).json
+            assert {row["id"] for row in health["instances"]} == seen
+            assert health["skew_ms"] == 0
+
+    async def test_one_that_leaves_is_no_longer_living(self) -> None:
+        schema = make_schema_name()
+        async with instance(None, schema) as one:
+            async with instance(None, schema):
+                pass
+            rows = (await one.fetch(get("/api/status"))).json["instances"]
+            assert sorted(row["living"] for row in rows) == [False, True]
+
+    async def test_a_host_whose_clock_is_wrong_says_so(self) -> None:
+        told: list[str] = []
+        async with PostgresRowBackend().opened() as rows:
+            node = SharedInstance(60_000, "host", "build", lambda event, **_: told.append(event))
+            await rows.database.use(node.beat)
+            assert (node.notable_skew_ms, told) == (0, [])
+            for _ in range(2):
+                await rows.database.use(lambda connection: node.beat(LateDatabase(connection)))
+            assert 59_000 < node.notable_skew_ms < 61_000
+            # It is logged once.
+            assert told == ["host_clock_skewed"]
 
 
 class TestChores:

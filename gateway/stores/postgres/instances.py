@@ -109,6 +109,12 @@ class SharedInstance:
         """How far the host's clock is ahead of the database's."""
         return round(time.time() * 1000 - self._boot_ms() - self._offset_ms)
 
+    @property
+    def notable_skew_ms(self) -> int:
+        """How far the host's clock is ahead of the database's, if more than a second; else 0."""
+        skew_ms = self.skew_ms
+        return skew_ms if abs(skew_ms) > TOLERATED_SKEW_MS else 0
+
     def now_ms(self) -> int:
         """Return the database's time."""
         return int(self._boot_ms() + self._offset_ms)
@@ -183,8 +189,7 @@ class SharedInstance:
         self._tell_skew()
 
     def _tell_skew(self) -> None:
-        skew_ms = self.skew_ms
-        is_skewed = abs(skew_ms) > TOLERATED_SKEW_MS
-        if is_skewed and not self._skewed:
+        skew_ms = self.notable_skew_ms
+        if skew_ms and not self._skewed:
             self._note("host_clock_skewed", instance=self.id, skew_ms=skew_ms)
-        self._skewed = is_skewed
+        self._skewed = skew_ms != 0
