@@ -289,6 +289,12 @@ class GatewayProcess:
         """Wait until it is gone, by whatever hand; return its status."""
         return self._process.wait(limit)
 
+    async def start_again(self) -> None:
+        """Start another process in the place of the one that ended."""
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        await to_thread.run_sync(self._start)
+
     async def gone(self) -> int:
         """Wait the same way, while the test's own loop goes on."""
         return await to_thread.run_sync(self.wait, abandon_on_cancel=True)
