@@ -8,6 +8,7 @@ from tests.clock.holding import SECOND, held, remind, remove
 from tests.gateway.client import Answer, Client
 from tests.gateway.wire import get, request
 from tests.jobs.words import add, at, cron, ran, seen
+from tests.outbox.receiver import receiving
 from tests.run import Running, until
 from tests.sessions.talk import JSON, SESSION, model, talk
 
@@ -141,3 +142,18 @@ async def test_a_hold_at_one_waits_for_a_run_that_was_set_at_the_other() -> None
         await add(one, "soon?", agent="", schedule=at(one.gateway.clock.now_ms() + SECOND))
         await until(lambda: b"nothing" in two.requests[-1].body)
         client.leave()
+
+
+async def test_a_webhook_gets_what_happens_at_either_once() -> None:
+    async with receiving() as receiver:
+        hook = {"owner": "local", "url": f"http://127.0.0.1:{receiver.port}/x", "secret": "s"}
+        async with pair(model("done"), tables={"webhooks": [hook]}) as (one, two):
+            await remind(one, 0)
+            await until(lambda: len(receiver.posted) == 1)
+            job_id = await run_job(two)
+            await ran(one, job_id, "ok")
+            await until(lambda: len(receiver.posted) == 3)
+            await remind(two, 0, "drink more tea")
+            await until(lambda: len(receiver.posted) == 4)
+            names = [posted.json["event"] for posted in receiver.posted]
+            assert names == ["reminder.due", "run.started", "run.finished", "reminder.due"]
