@@ -74,9 +74,11 @@ def test_it_does_something_again_and_again_until_it_is_told_to_stop(url: str) ->
         assert said.startswith("I will do it every second: tell me a word. The first time is at ")
         runs = (data["data"] for name, data in events(stream) if name == "run.finished")
         found = [next(runs), next(runs)]
+        # The word goes by the second, and on a busy machine two runs may begin in one.
+        while found[-1]["result"] == found[0]["result"]:
+            found.append(next(runs))
         assert say_between_runs(url, "stop", runs) == "I cancelled it: tell me a word."
-    assert [run["status"] for run in found] == ["ok", "ok"]
-    assert found[0]["result"] != found[1]["result"]
+    assert {run["status"] for run in found} == {"ok"}
     with answer(f"{url}/api/sessions/demo") as shown:
         session = json.load(shown)
     assert session["jobs"] == []
