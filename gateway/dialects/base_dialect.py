@@ -24,7 +24,7 @@ from gateway.dialects.raw_json import (
     drop_duplicates,
     edit_items,
     fields_of,
-    find_list_end,
+    find_list,
     forces_one,
     name_model,
     raw,
@@ -45,6 +45,7 @@ from gateway.sessions.model import KeptTurn
 from gateway.wire.sse import encode
 
 TOOLS = "tools"
+NO_MEMBERS: Mapping[str, bytes] = {}
 
 _tools = msgspec.json.Decoder(list[Any])
 
@@ -142,8 +143,8 @@ class BaseDialect(ABC):
         """Read a client's request, or raise `BadRequest` naming the field."""
         request: RequestMembers = read_as(self.request_decoder, body, depth)
         history, given = bytes(getattr(request, self.history)), body
-        end = find_list_end(body, self.quoted_history, history)
-        body = drop_duplicates(body, self.read_members, history, end)
+        end, beside = find_list(body, self.quoted_history, history)
+        body = drop_duplicates(body, self.read_members, history, beside if end else b"")
         model, body = name_model(body, request.model, default_model)
         request.check()
         can_splice = self.splices and body is given and request.tools is ABSENT

@@ -26,7 +26,7 @@ NULL = msgspec.Raw(b"null")
 # Twice as deep as nearly anything is nested.
 PASSES = 12
 NOTHING = (b"", b"null", b"[]")
-COLON = ord(":")
+COLON, BACKSLASH = b":\\"
 # Longer members beside the history are not remembered.
 MOST_REMEMBERED = 512
 
@@ -176,20 +176,17 @@ def _brackets(body: bytes) -> bytes:
 
 
 def drop_duplicates(
-    body: bytes, names: tuple[bytes, ...], history: bytes = b"", history_end: int = 0
+    body: bytes, names: tuple[bytes, ...], history: bytes = b"", beside: bytes = b""
 ) -> bytes:
     """Return the body with each member once, so that the upstream reads the one that we read.
 
     `names` are those that are read, as `quote_names` returns them; `history` is the member that may
-    be long, and where it ends if that is known.
+    be long, `beside` the body without it if that is known.
     """
     # The count saves writing the body again: a name that stands there once came once. One that
     # stands there more often may be in a text (test_fast_paths.py). No member stands in an array,
     # so nothing is looked for in that; a text could begin at the end of another one.
-    if history_end:
-        searched = body[: history_end - len(history)] + body[history_end:]
-    else:
-        searched = _cut_out(body, history) if history.startswith(b"[") else body
+    searched = beside or (_cut_out(body, history) if history.startswith(b"[") else body)
     has_twice = _remember_twice if len(searched) <= MOST_REMEMBERED else _has_twice
     return _each_once(body) if has_twice(searched, names) else body
 
@@ -270,20 +267,21 @@ def read_last(decoder: msgspec.json.Decoder[T], items: msgspec.Raw, begins: byte
     return None if at < 0 else readable(decoder, text[at:-1])
 
 
-def find_list_end(body: bytes, name: bytes, items: bytes) -> int:
-    """Return where a list of objects ends that a member of a valid body holds; 0: not found.
+def find_list(body: bytes, name: bytes, items: bytes) -> tuple[int, bytes]:
+    """Find where a list of objects ends that a member of a valid body holds; 0: not sure.
 
-    `name` is the member's in its quotes, `items` the list as the body has it.
+    `name` is the member's in its quotes, `items` the list as the body has it. Returns also what is
+    in the body beside this member, or all of it.
     """
-    # The name stands there once, and no other is written with an escape: so it is the member's.
     at = body.find(name)
     begins = at + len(name) + 1
-    if at < 0 or not body.startswith(items, begins) or body[begins - 1] != COLON:
-        return 0
-    end = begins + len(items)
-    if not items.endswith(b"}]") or body.find(name, end) >= 0:
-        return 0
-    return 0 if body.find(b"\\", 0, at) >= 0 or body.find(b"\\", end) >= 0 else end
+    if at >= 0 and body.startswith(items, begins) and items.endswith(b"}]"):
+        end = begins + len(items)
+        beside = body[:at] + body[end:]
+        # The name stands there once, and no other is written with an escape: it is the member's.
+        if BACKSLASH not in beside and beside.find(name) < 0 and body[begins - 1] == COLON:
+            return end, beside
+    return 0, body
 
 
 def splice_in(body: bytes, list_end: int, items: list[bytes], tools: list[bytes]) -> bytes:
@@ -292,9 +290,11 @@ def splice_in(body: bytes, list_end: int, items: list[bytes], tools: list[bytes]
     The fast twin of `fields_of`, `append_to` and `write_object`: nothing is read or written again.
     """
     put, ends = list_end - 1, body.rindex(b"}")
-    said = b",%b" % b",".join(items) if items else b""
-    offered = b',"tools":[%b]' % b",".join(tools) if tools else b""
-    return b"%b%b%b%b%b" % (body[:put], said, body[put:ends], offered, body[ends:])
+    start, rest, end = body[:put], body[put:ends], body[ends:]
+    said = b",".join((start, *items))
+    if not tools:
+        return b"%b%b%b" % (said, rest, end)
+    return b'%b%b,"tools":[%b]%b' % (said, rest, b",".join(tools), end)
 
 
 def members_of(item: bytes | msgspec.Raw) -> Fields:

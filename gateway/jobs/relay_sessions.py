@@ -155,6 +155,9 @@ class JobIndex:
 
     def has_jobs(self, owner: str, session: str) -> bool:
         """Return whether a relay session has jobs, enabled or not."""
+        if self.entries is None:
+            # One process knows all there are. It saves three calls, twice in each request.
+            return (owner, session) in self._jobs
         found = self._find_current(owner, session)
         return bool(self._find_jobs((owner, session))) if found is None else found.has_jobs
 
@@ -162,7 +165,7 @@ class JobIndex:
         """Return whether a relay session certainly has no jobs."""
         if self.entries is not None:
             return self.entries.has_no_jobs((owner, session))
-        return self.is_loaded and not self.has_jobs(owner, session)
+        return self._changed is None and (owner, session) not in self._jobs
 
     def _find_current(self, owner: str, session: str) -> FoundSession | None:
         entries = self.entries
@@ -178,6 +181,8 @@ class JobIndex:
 
     def expecting(self, owner: str, session: str) -> int | None:
         """Return when a session's next run begins, a past time if one is running; None: never."""
+        if self.entries is None and (owner, session) not in self._jobs:
+            return None
         found = self._find_current(owner, session)
         if found is not None:
             return found.next_run_ms

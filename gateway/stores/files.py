@@ -116,7 +116,7 @@ class AbsentKeys:
     A file that people put there changes its directory, which is checked regularly.
     """
 
-    __slots__ = ("_keys", "_looked", "_root", "_seen", "_steady")
+    __slots__ = ("_keys", "_look_at", "_root", "_seen", "_steady")
 
     def __init__(self, root: Path, steady: Callable[[], float] = time.monotonic) -> None:
         self._root = root
@@ -124,7 +124,8 @@ class AbsentKeys:
         # By kind: a directory that changes all the time must not clear the others.
         self._keys: dict[str, set[DocumentKey]] = {}
         self._seen: dict[str, int] = {}
-        self._looked: dict[str, float] = {}
+        self._look_at: dict[str, float] = {}
+        """When to look at a directory again."""
 
     def __contains__(self, key: DocumentKey) -> bool:
         return self.has(key)
@@ -133,7 +134,7 @@ class AbsentKeys:
         """Whether a key surely has no file."""
         # A method: for each request, `in` would take half as long again.
         now, kind = self._steady(), key.kind
-        if now - self._looked.get(kind, -LOOK_SECONDS) >= LOOK_SECONDS:
+        if now >= self._look_at.get(kind, now):
             self._look(kind, now)
         return key in self._keys[kind]
 
@@ -152,7 +153,7 @@ class AbsentKeys:
         self._keys.get(key.kind, set()).discard(key)
 
     def _look(self, kind: str, now: float) -> None:
-        self._looked[kind] = now
+        self._look_at[kind] = now + LOOK_SECONDS
         try:
             changed = (self._root / kind).stat().st_mtime_ns
         except OSError:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 import msgspec
 
-from gateway.dialects.base_dialect import BaseDialect, RequestMembers, describe_function
+from gateway.dialects.base_dialect import (
+    NO_MEMBERS,
+    BaseDialect,
+    RequestMembers,
+    describe_function,
+)
 from gateway.dialects.openai_responses.errors import (
     error_body,
     read_disguised_error,
@@ -65,6 +71,13 @@ class _ResponsesRequest(RequestMembers, gc=False):
         """Raise `BadRequest` if the input is neither a text nor items."""
         if bytes(memoryview(self.input)[:1]) not in INPUTS:
             raise BadRequest("`input` must be a text or an array of items.", param="input")
+
+    def identity(self) -> Mapping[str, bytes]:
+        """Return the members that may name a session, as JSON."""
+        # The fast twin of what follows, for most requests, in which a header names it or nothing.
+        if self.metadata is self.client_metadata is self.conversation is ABSENT:
+            return NO_MEMBERS
+        return RequestMembers.identity(self)
 
     def last_role(self) -> str:
         """Return who speaks last: `tool` for a tool's result; nothing if it cannot be told."""
@@ -128,8 +141,13 @@ class OpenAIResponses(BaseDialect):
         if history_end and SPLICED.issuperset(map(type, additions)):
             # The fast twin of what follows: it saves reading and writing the whole request
             # (test_fast_paths.py).
-            said = [bytes(user_message(a.text)) for a in additions if isinstance(a, UserText)]
-            offered = [_declaration(a) for a in additions if isinstance(a, ToolDeclaration)]
+            said: list[bytes] = []
+            offered: list[bytes] = []
+            for addition in additions:
+                if isinstance(addition, ToolDeclaration):
+                    offered.append(_declaration(addition))
+                elif isinstance(addition, UserText):
+                    said.append(bytes(user_message(addition.text)))
             return splice_in(body, history_end, said, offered)
         fields = fields_of(body)
         items: list[bytes] = []
