@@ -4,8 +4,8 @@ FROM python:3.11.14-slim-bookworm AS build
 WORKDIR /src
 RUN python -m venv --without-pip /opt/holdgate
 # The locked packages first: they change less often than the code, so this layer is kept.
-COPY requirements.lock ./
-RUN python -m pip --python /opt/holdgate/bin/python install --no-cache-dir --only-binary :all: --require-hashes -r requirements.lock
+COPY requirements-postgres.lock ./
+RUN python -m pip --python /opt/holdgate/bin/python install --no-cache-dir --only-binary :all: --require-hashes -r requirements-postgres.lock
 COPY pyproject.toml MANIFEST.in README.md LICENSE ./
 COPY gateway ./gateway
 RUN python -m pip --python /opt/holdgate/bin/python install --no-cache-dir --no-deps .

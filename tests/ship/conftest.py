@@ -17,6 +17,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "requirements.lock"
+# With the driver of PostgreSQL, as the container has it.
+POSTGRES_LOCK = ROOT / "requirements-postgres.lock"
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 PATIENCE = 300
 
@@ -89,7 +91,7 @@ def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def make(place: Path) -> None:
         download = (*PIP, "download", "--quiet", "--only-binary", ":all:", "--dest", place)
-        run(*download, "--require-hashes", "--requirement", LOCK)
+        run(*download, "--require-hashes", "--requirement", POSTGRES_LOCK)
         run(*download, "build", "setuptools>=77")
 
     return share(tmp_path_factory, "wheelhouse", make)

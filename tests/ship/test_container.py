@@ -174,7 +174,7 @@ class TestForm:
         assert not [n for n in names if re.search("KEY|TOKEN|SECRET|PASSWORD", n)]
         assert {path.name for path in list_context()} == {
             *(
-                "requirements.lock",
+                "requirements-postgres.lock",
                 "pyproject.toml",
                 "MANIFEST.in",
                 "README.md",

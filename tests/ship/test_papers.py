@@ -13,7 +13,7 @@ import yaml
 from gateway.config import load
 from gateway.version import __version__
 
-from .conftest import LOCK, ROOT
+from .conftest import LOCK, POSTGRES_LOCK, ROOT
 from .dockerfile import DOCKERFILE, read_stages
 
 PROJECT = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
@@ -59,6 +59,15 @@ def test_pages_name_files_of_this_version(page: str) -> None:
     assert set(re.findall(r"holdgate-(\d+\.\d+\.\d+)", text)) <= {__version__}
 
 
+def test_the_lock_with_postgresql_has_only_its_driver_beside_the_others() -> None:
+    own, more = (re.split(r"\n(?=\S)", one.read_text().strip()) for one in (LOCK, POSTGRES_LOCK))
+    (added,) = set(more) - set(own)
+    assert set(own) < set(more)
+    # The tests run with the same one.
+    assert added in ROOT.joinpath("requirements-dev.lock").read_text()
+    assert added.startswith("asyncpg==")
+
+
 def test_every_dependency_is_locked() -> None:
     locked = set(re.findall(r"^([\w.-]+)==", LOCK.read_text(), re.MULTILINE))
     needed = {re.split(r"[<>=;~! ]", one)[0] for one in PROJECT["dependencies"]}
@@ -69,11 +78,32 @@ class TestCompose:
     """The compose file starts one gateway, with few rights, for this machine only."""
 
     @pytest.fixture
-    def gateway(self) -> dict[str, Any]:
+    def services(self) -> dict[str, Any]:
         document = yaml.safe_load(ROOT.joinpath("compose.yaml").read_text())
-        assert set(document["services"]) == {"gateway"}
-        service: dict[str, Any] = document["services"]["gateway"]
+        found: dict[str, Any] = document["services"]
+        assert set(document["volumes"]) == {"state", "database"}
+        return found
+
+    @pytest.fixture
+    def gateway(self, services: dict[str, Any]) -> dict[str, Any]:
+        service: dict[str, Any] = services["gateway"]
         return service
+
+    def test_the_database_is_only_there_if_it_is_wanted(self, services: dict[str, Any]) -> None:
+        (database,) = [one for name, one in services.items() if name != "gateway"]
+        assert database["profiles"] == ["postgres"]
+        # Nobody but the gateway reaches it.
+        assert "ports" not in database
+        wanted = "HOLDGATE_STORE_URL=postgresql://holdgate@database/holdgate"
+        assert wanted in ROOT.joinpath("docs/install.md").read_text()
+        environ = services["gateway"]["environment"]
+        assert environ["HOLDGATE_STORE__URL"] == "${HOLDGATE_STORE_URL:-}"
+        settings = {
+            "HOLDGATE_STORE__URL": wanted.partition("=")[2],
+            "HOLDGATE_SERVER__WORKERS": "2",
+        }
+        assert load(None, settings, {}).server.workers == 2
+        assert load(None, {"HOLDGATE_STORE__URL": ""}, {}).store.url == ""
 
     def test_it_gives_few_rights(self, gateway: dict[str, Any]) -> None:
         assert gateway["read_only"] is True
