@@ -261,6 +261,9 @@ async def test_a_run_that_was_cut_is_ended_by_the_next_gateway(tmp_path: Path) -
         assert "job0" in {one.job.job_id for one in claimed}
         numbers = [number for number, _ in await rows.jobs.list_runs(RunQuery(limit=9))]
         assert numbers == sorted(numbers, reverse=True)
+        # Somebody listens to these sessions, so they hear when a reminder is due.
+        (row,) = await rows.database.ask("SELECT count(*) FROM @documents WHERE ready_ms = due_ms")
+        assert row["count"] == 2
         item = OutboxItem("new", "ann", "s 1", NOON, "text")
         assert (await rows.deliveries.add(item)).seq > max(
             one.seq for one in await rows.deliveries.pending("ann", "s 1") if one.id != "new"

@@ -23,6 +23,7 @@ from gateway.stores.copying import (
     Value,
 )
 from gateway.stores.documents import StoreUnavailable
+from gateway.stores.postgres.announcements import KIND as REMINDERS
 from gateway.stores.postgres.connection import Connection, Connector
 from gateway.stores.postgres.conversations import join_messages
 from gateway.stores.postgres.database import Database, Deadlines
@@ -71,6 +72,10 @@ FINISH = (
         SET {table} = greatest(h.{table}, excluded.{table})"""
         for table in (EVENTS.name, ITEMS.name)
     ),
+    # Where somebody listens, reminders are announced when they are due.
+    f"""UPDATE @documents d SET ready_ms = d.due_ms FROM @heads h
+        WHERE h.owner = d.owner AND h.session = d.session AND h.heard_until IS NOT NULL
+            AND d.kind = '{REMINDERS}' AND d.ready_ms IS NULL""",
 )
 Inserts = tuple[str, list[tuple[Any, ...]]]
 """A statement, and its values for each row."""
