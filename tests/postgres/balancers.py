@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
@@ -46,6 +47,22 @@ class BalancedGateways:
             return await client.answer()
         finally:
             client.leave()
+
+    async def wait_until_held(self, answers: int) -> None:
+        """Wait until so many answers are held, at both gateways."""
+        counts = [0, 0]
+        with anyio.fail_after(PATIENCE):
+            while sum(counts) < answers:
+                counts = [await self._count_holds(one) for one in self.gateways]
+        assert min(counts) > 0
+
+    async def _count_holds(self, gateway: GatewayProcess) -> int:
+        """Return how many answers a gateway holds."""
+        client = await gateway.connect()
+        await client.send(get("/metrics"))
+        page = (await client.answer()).body.decode()
+        (line,) = re.findall(r"^holdgate_holds_active (\S+)$", page, re.MULTILINE)
+        return int(float(line))
 
     async def wait_for(self, instances: int) -> set[str]:
         """Wait until the balancer has sent requests to so many gateways; return their names."""

@@ -38,6 +38,7 @@ async def test_a_rolling_restart_breaks_no_stream(
         async with balanced(file, tmp_path, fake.port) as gates:
             await gates.wait_for(2)
             held = [await hold(gates, number) for number in range(crowd)]
+            await gates.wait_until_held(crowd)
             statuses: list[int] = []
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ask_again_and_again, gates, statuses)
