@@ -141,6 +141,7 @@ class ExchangeRunner:
         state, exchange = self._state, self._state.exchange
         now, trail = state.services.now, state.trail
         note = None if trail is None else trail.steps.append
+        tells = StateChanged in state.wants
         effect: Effect | None = exchange.open_turn()
         try:
             while effect is not None and not state.ending:
@@ -152,7 +153,7 @@ class ExchangeRunner:
                 effect = exchange.handle(outcome)
                 if note is not None:
                     note((now(), exchange.state))
-                if StateChanged in state.wants:
+                if tells:
                     await self._tell_state(effect)
         finally:
             if effect is not None and state.ending:

@@ -125,12 +125,13 @@ class ExchangeState:
     def __post_init__(self) -> None:
         request = self.request
         services = self.services = request.services
-        asked, limits, self.begun = request.asked, services.limits, services.now()
+        asked, limits, trail = request.asked, services.limits, self.trail
+        self.begun = services.now() if trail is None else trail.begun
         routes = request.routes
         if len(routes) > 1:
             routes = services.health.order(routes, self.begun)
         self.wants = self.observer.wants
-        if self.trail is not None:
+        if trail is not None:
             self.wants = join_wants(self.wants, Trail.wants)
         self.info = ExchangeInfo(
             request.exchange_id,
@@ -193,17 +194,38 @@ class ExchangeState:
 
     async def add(self, body: bytes, additions: tuple[Addition, ...]) -> None:
         """Put additions into the request."""
-        offload, dialect, asked = self.services.offload, self.request.dialect, self.request.asked
+        offload = self.services.offload
         if len(body) <= offload.above:
-            end = asked.history_end if body is asked.body else 0
-            self.body = dialect.add(body, additions, end)
+            self._add_now(body, additions)
         else:
-            add = partial(dialect.add, body, additions)
+            add = partial(self.request.dialect.add, body, additions)
             self.body = await offload.send(self.request.owner, len(body), add)
+            self._note_additions(additions)
         self.packed = False
-        self._note_additions(additions)
         if RequestExtended in self.wants:
             await self.tell(RequestExtended(additions))
+
+    def begin_now(self) -> bool:
+        """Put into a first request what is added to it; False: it is large, or something is due.
+
+        It saves the coroutines for what nearly no request needs.
+        """
+        tools, body, most = self.tools, self.body, self.services.offload.above
+        if tools is None or len(body) > most or RequestExtended in self.wants:
+            return False
+        additions = tools.begin_now()
+        if additions is None:
+            return False
+        if additions:
+            self._add_now(body, additions)
+        self.body_turn = 1
+        return True
+
+    def _add_now(self, body: bytes, additions: tuple[Addition, ...]) -> None:
+        asked = self.request.asked
+        end = asked.history_end if body is asked.body else 0
+        self.body = self.request.dialect.add(body, additions, end)
+        self._note_additions(additions)
 
     async def work(self, size: int, work: Callable[[], T]) -> T:
         """Do work on a request of this size: beside the loop, if it is large."""

@@ -131,7 +131,7 @@ async def _send(state: ExchangeState, effect: OpenTurn) -> None:
     state.begin_try()
     if effect.waits_its_turn:
         await state.acquire_slot()
-    if effect.number > state.body_turn:
+    if effect.number > state.body_turn and (effect.number > 1 or not state.begin_now()):
         await _build(state, effect)
     name = f"{request.id}:{effect.suffix}" if effect.suffix else request.id
     translators, where = state.services.translators, effect.route.upstream

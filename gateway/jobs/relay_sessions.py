@@ -401,10 +401,10 @@ class SnapshotObserver:
 
     def observe(self, at: float, happening: Happening) -> None:
         """Remember the request when a turn ended, unless it is a side call."""
-        if isinstance(happening, HeldUntil):
+        if type(happening) is HeldUntil:
             # The turns are not kept during a long wait, so their text is read now.
             self.read_texts()
-        elif isinstance(happening, TurnEnded) and self._asked is not None:
+        elif type(happening) is TurnEnded and self._asked is not None:
             if self._is_side_call is not None and self._is_side_call():
                 return
             usage = happening.turn.usage
