@@ -256,6 +256,7 @@ LISTS = {CHAT: "messages", RESPONSES: "input"}
     st.booleans(),
     ADDITIONS,
     st.booleans(),
+    st.booleans(),
 )
 def test_additions_are_put_in_as_the_request_would_be_written_with_them(
     name: str,
@@ -264,10 +265,11 @@ def test_additions_are_put_in_as_the_request_would_be_written_with_them(
     comes_first: bool,
     additions: tuple[Addition, ...],
     is_close: bool,
+    is_nested: bool,
 ) -> None:
     dialect, member = DIALECTS[name], LISTS[name]
     # The same list may stand deeper, too: the one that is meant is the request's own.
-    nested = dict(others) | {"metadata": {member: speech}} if is_close else dict(others)
+    nested = dict(others) | {"metadata": {member: speech}} if is_nested else dict(others)
     asked = {member: speech, **nested} if comes_first else {**nested, member: speech}
     write = dump_closely if is_close else json.dumps
     body = write({"model": "m", **asked}).encode()
@@ -284,8 +286,21 @@ def test_additions_are_put_in_as_the_request_would_be_written_with_them(
 def test_additions_are_put_in_where_it_is_sure_where(name: str, members: str) -> None:
     member = LISTS[name]
     body = f'{{"model":"m","{member}":[{{"role":"user","content":"a"}}],{members}}}'.encode()
-    end = DIALECTS[name].read(body, 64).history_end
-    assert end == (body.index(b"]") + 1 if members == '"a":1' else 0)
+    asked = DIALECTS[name].read(body, 64)
+    assert asked.history_end == (body.index(b"]") + 1 if members == '"a":1' else 0)
+    assert asked.with_body(b"{}").history_end == 0
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("additions", [ADDED, ADDED[:1], ADDED[1:], ()])
+def test_additions_that_are_put_in_stand_at_the_end(
+    name: str, additions: tuple[Addition, ...]
+) -> None:
+    dialect, member = DIALECTS[name], LISTS[name]
+    body = f'{{"model":"m","{member}":[{{"role":"user","content":"a"}}],"a":1}}'.encode()
+    end = dialect.read(body, 64).history_end
+    assert end
+    assert dialect.add(body, additions, end) == dialect.add(body, additions)
 
 
 @given(SPEECH, st.booleans())
