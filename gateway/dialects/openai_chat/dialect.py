@@ -140,7 +140,7 @@ class OpenAIChat(BaseDialect):
             for addition in additions:
                 if isinstance(addition, ToolDeclaration):
                     offered.append(_declaration(addition))
-                elif isinstance(addition, UserText):
+                else:
                     said.append(_message(addition))
             return splice_in(body, history_end, said, offered)
         fields = fields_of(body)

@@ -146,7 +146,8 @@ class OpenAIResponses(BaseDialect):
             for addition in additions:
                 if isinstance(addition, ToolDeclaration):
                     offered.append(_declaration(addition))
-                elif isinstance(addition, UserText):
+                else:
+                    assert isinstance(addition, UserText)
                     said.append(bytes(user_message(addition.text)))
             return splice_in(body, history_end, said, offered)
         fields = fields_of(body)
